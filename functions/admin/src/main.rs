@@ -1,0 +1,2 @@
+//! admin.
+fn main() {}

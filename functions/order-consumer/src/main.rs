@@ -1,0 +1,2 @@
+//! order-consumer.
+fn main() {}

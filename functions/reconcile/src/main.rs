@@ -1,0 +1,2 @@
+//! reconcile.
+fn main() {}

@@ -1,0 +1,2 @@
+//! seckill.
+fn main() {}

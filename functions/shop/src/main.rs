@@ -1,0 +1,2 @@
+//! shop.
+fn main() {}

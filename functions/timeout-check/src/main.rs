@@ -1,0 +1,2 @@
+//! timeout-check.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The engines over loopback HTTP.

@@ -1,0 +1,1 @@
+//! The services that functions call: DynamoDB, SQS and EventBridge Scheduler.

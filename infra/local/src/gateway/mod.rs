@@ -1,0 +1,1 @@
+//! API Gateway: the HTTP API and the WebSocket API.

@@ -1,0 +1,1 @@
+//! The Lambda host: bootstrap processes over the Runtime API.

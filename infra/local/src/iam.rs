@@ -1,0 +1,1 @@
+//! The permission check: may this caller do this to that?

@@ -1,0 +1,30 @@
+//! How anything in the local cloud runs a function: the host's real processes behind one closure, or, in tests, the
+//! handlers' own code.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+/// Runs a function, by its name, on an event, and waits for its answer.
+pub type Invoker = Arc<dyn Fn(String, Bytes) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// What became of an invocation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The function answered.
+    Answered(Bytes),
+    /// The function reported an error, timed out, exited, or could not start.
+    Failed(FunctionError),
+    /// Every environment is busy and no more may be started (429 in AWS): try again later.
+    Throttled,
+}
+
+/// Why a function failed, in the words Lambda uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionError {
+    /// `Runtime.ExitError`, `Sandbox.Timedout`, or the function's own error type.
+    pub error_type: String,
+    /// What it said.
+    pub message: String,
+}

@@ -1,0 +1,1 @@
+//! What invokes functions by itself: queues, streams and schedules.
