@@ -1,0 +1,210 @@
+//! An order and its life. The whole life is one `match`: adding a state does not compile until every event has decided.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::BucketNo;
+use crate::ids::{Buyer, ItemId, Offer, OrderId, SaleId};
+use crate::money::Currency;
+
+/// Where an order stands. A purchase that is accepted but has no order yet is QUEUED to its buyer: that is a claim, not a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// The buyer may pay until `pay_by`.
+    PendingPayment,
+    /// Paid.
+    Paid,
+    /// Not paid: timed out, cancelled, or the payment failed.
+    Closed,
+    /// The order could not be made.
+    Failed,
+    /// Money is on its way back.
+    Refunding,
+    /// Money is back.
+    Refunded,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Status; 6] =
+        [Self::PendingPayment, Self::Paid, Self::Closed, Self::Failed, Self::Refunding, Self::Refunded];
+
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PendingPayment => "PENDING_PAYMENT",
+            Self::Paid => "PAID",
+            Self::Closed => "CLOSED",
+            Self::Failed => "FAILED",
+            Self::Refunding => "REFUNDING",
+            Self::Refunded => "REFUNDED",
+        }
+    }
+
+    /// Whether the buyer still has, or may still get, what was ordered: one live order for a buyer and item.
+    pub fn is_live(self) -> bool {
+        match self {
+            Self::PendingPayment | Self::Paid | Self::Refunding => true,
+            Self::Closed | Self::Failed | Self::Refunded => false,
+        }
+    }
+}
+
+/// What can happen to an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The payment deadline passed, the buyer cancelled, or the payment failed.
+    Close,
+    /// The money arrived.
+    Pay,
+    /// The money is to go back.
+    StartRefund,
+    /// The money went back.
+    FinishRefund,
+}
+
+/// What an event does to an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It changes.
+    Become(Status),
+    /// It had happened already; whatever was left undone then is to be done now.
+    Already,
+    /// It cannot happen to this order.
+    Refuse,
+}
+
+/// The order's life.
+pub fn step(status: Status, event: Event) -> Step {
+    use Event::{Close, FinishRefund, Pay, StartRefund};
+    use Status::{Closed, Failed, Paid, PendingPayment, Refunded, Refunding};
+    match (status, event) {
+        (PendingPayment, Close) => Step::Become(Closed),
+        (PendingPayment, Pay) => Step::Become(Paid),
+        (PendingPayment, StartRefund | FinishRefund) => Step::Refuse,
+
+        (Paid, Pay) => Step::Already,
+        (Paid, StartRefund) => Step::Become(Refunding),
+        (Paid, Close | FinishRefund) => Step::Refuse,
+
+        (Closed, Close) => Step::Already,
+        (Closed, Pay | StartRefund | FinishRefund) => Step::Refuse,
+
+        (Failed, Close | Pay | StartRefund | FinishRefund) => Step::Refuse,
+
+        (Refunding, StartRefund) => Step::Already,
+        (Refunding, FinishRefund) => Step::Become(Refunded),
+        (Refunding, Close | Pay) => Step::Refuse,
+
+        (Refunded, StartRefund | FinishRefund) => Step::Already,
+        (Refunded, Close | Pay) => Step::Refuse,
+    }
+}
+
+/// Why an order is CLOSED or FAILED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Reason {
+    /// The payment deadline passed.
+    TimedOut,
+    /// The buyer cancelled.
+    Cancelled,
+    /// The provider said that the payment failed.
+    PaymentFailed,
+    /// The buyer's claim went to another try before this one could become an order.
+    ClaimLost,
+    /// The sale or the item is not there any more.
+    UnknownItem,
+}
+
+impl Reason {
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TimedOut => "TIMED_OUT",
+            Self::Cancelled => "CANCELLED",
+            Self::PaymentFailed => "PAYMENT_FAILED",
+            Self::ClaimLost => "CLAIM_LOST",
+            Self::UnknownItem => "UNKNOWN_ITEM",
+        }
+    }
+}
+
+/// An order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// Its number.
+    #[serde(rename = "order")]
+    pub id: OrderId,
+    /// Who ordered: the token's `sub`.
+    pub buyer_name: Buyer,
+    /// The sale.
+    pub sale: SaleId,
+    /// The item.
+    pub item: ItemId,
+    /// The item's name when it was ordered.
+    pub item_name: String,
+    /// Units.
+    pub quantity: u32,
+    /// What is to be paid, in minor units.
+    pub amount: i64,
+    /// The currency.
+    pub currency: Currency,
+    /// Where its units are held.
+    pub bucket: BucketNo,
+    /// Where it stands.
+    pub status: Status,
+    /// Why it is CLOSED or FAILED.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// When the order was made.
+    pub created_at: Timestamp,
+    /// The payment deadline.
+    pub pay_by: Timestamp,
+    /// When it was paid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_at: Option<Timestamp>,
+    /// When it was closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Timestamp>,
+    /// The trace of the press that began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+}
+
+impl Order {
+    /// What was ordered.
+    pub fn offer(&self) -> Offer {
+        Offer { sale: self.sale.clone(), item: self.item.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [Event; 4] = [Event::Close, Event::Pay, Event::StartRefund, Event::FinishRefund];
+
+    #[test]
+    fn an_event_that_changed_an_order_changes_it_only_once() {
+        for status in Status::ALL {
+            for event in EVENTS {
+                if let Step::Become(next) = step(status, event) {
+                    assert_ne!(next, status);
+                    assert_eq!(step(next, event), Step::Already, "{status:?} {event:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_order_that_returned_its_stock_never_comes_to_hold_it_again() {
+        for status in Status::ALL.into_iter().filter(|status| !status.is_live()) {
+            for event in EVENTS {
+                assert!(!matches!(step(status, event), Step::Become(_)), "{status:?} {event:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What to do about a holder in a bucket: the heart of reconcile. The bucket is the list of what is still to be done, because
+//! every flow gives the holder up last.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bucket::BucketNo;
+use crate::claim::Claim;
+use crate::ids::OrderId;
+use crate::order::{Order, Status};
+
+/// A holder younger than this is still being worked on. Longer than a message takes through the queue on a bad day, so that
+/// a busy queue is not filled with second copies.
+pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// An order this long past its deadline has lost its schedule: Scheduler fires within 60 seconds.
+pub const DEADLINE_MARGIN: SignedDuration = SignedDuration::from_secs(90);
+
+/// What to do about a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: it is as it should be, or too young to tell.
+    Leave,
+    /// The order message was lost: send it again.
+    SendAgain,
+    /// The deadline's schedule was lost: close the order as timed out.
+    Close,
+    /// The order is closed or failed, and what follows from that was not finished.
+    FinishClose,
+    /// The order is paid, and its units are not yet counted as sold.
+    Confirm,
+    /// The purchase lost its claim before it became an order: record it as failed and return the units.
+    Fail,
+    /// The order's units are held in another bucket: this hold came late. Return them.
+    Release,
+}
+
+/// Whether a holder is old enough to be looked at.
+pub fn is_due(order: &OrderId, now: Timestamp) -> bool {
+    now.duration_since(order.pressed_at()) >= GRACE
+}
+
+/// The verdict on the holder `id` of `bucket`, by the order with that id and the buyer's claim on that item.
+pub fn verdict(
+    id: &OrderId,
+    bucket: BucketNo,
+    order: Option<&Order>,
+    claim: Option<&Claim>,
+    now: Timestamp,
+) -> Verdict {
+    if !is_due(id, now) {
+        return Verdict::Leave;
+    }
+    match (order, claim) {
+        (Some(order), _) if order.bucket != bucket => Verdict::Release,
+        (Some(order), _) => match order.status {
+            Status::PendingPayment if now.duration_since(order.pay_by) >= DEADLINE_MARGIN => Verdict::Close,
+            Status::PendingPayment => Verdict::Leave,
+            Status::Closed | Status::Failed => Verdict::FinishClose,
+            Status::Paid | Status::Refunding | Status::Refunded => Verdict::Confirm,
+        },
+        (None, Some(claim)) if claim.order == *id && claim.bucket == bucket => Verdict::SendAgain,
+        (None, Some(claim)) if claim.order == *id => Verdict::Release,
+        (None, _) => Verdict::Fail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::ClaimState;
+    use crate::ids::{Buyer, BuyerKey};
+    use crate::money::Currency;
+
+    fn at(s: i64) -> Timestamp {
+        Timestamp::from_second(1_000_000 + s).unwrap()
+    }
+
+    fn id(random: u32) -> OrderId {
+        OrderId::new(at(0), &BuyerKey::of(&Buyer::parse("a").unwrap(), ""), random)
+    }
+
+    fn order(status: Status) -> Order {
+        Order {
+            id: id(1),
+            buyer_name: Buyer::parse("a").unwrap(),
+            sale: "s".parse().unwrap(),
+            item: "i".parse().unwrap(),
+            item_name: "Phone".into(),
+            quantity: 1,
+            amount: 1,
+            currency: Currency::parse("CNY").unwrap(),
+            bucket: 5,
+            status,
+            reason: None,
+            created_at: at(1),
+            pay_by: at(901),
+            paid_at: None,
+            closed_at: None,
+            trace: None,
+        }
+    }
+
+    fn claim(order: OrderId, bucket: BucketNo) -> Claim {
+        Claim { order, quantity: 1, bucket, state: ClaimState::Held }
+    }
+
+    #[test]
+    fn each_state_of_affairs_has_its_verdict() {
+        let pending = order(Status::PendingPayment);
+        let cases = [
+            (None, None, 59, Verdict::Leave),
+            (Some(&pending), None, 60, Verdict::Leave),
+            (Some(&pending), None, 901 + 89, Verdict::Leave),
+            (Some(&pending), None, 901 + 90, Verdict::Close),
+            (Some(&order(Status::Closed)), None, 60, Verdict::FinishClose),
+            (Some(&order(Status::Failed)), None, 60, Verdict::FinishClose),
+            (Some(&order(Status::Paid)), None, 60, Verdict::Confirm),
+            (Some(&order(Status::Refunding)), None, 60, Verdict::Confirm),
+            (Some(&Order { bucket: 6, ..pending.clone() }), None, 60, Verdict::Release),
+            (None, Some(&claim(id(1), 5)), 60, Verdict::SendAgain),
+            (None, Some(&claim(id(1), 6)), 60, Verdict::Release),
+            (None, Some(&claim(id(2), 5)), 60, Verdict::Fail),
+            (None, None, 60, Verdict::Fail),
+        ];
+        for (n, (order, claim, now, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(verdict(&id(1), 5, order, claim, at(now)), expected, "case {n}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A sale (活动): its set-up, its window, and what an operator may do to it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::{Layout, MAX_STOCK};
+use crate::ids::{ItemId, SaleId};
+use crate::money::{Currency, MAX_PRICE};
+
+/// The longest name of a sale or an item, in characters.
+pub const MAX_NAME: usize = 128;
+/// The most items in a sale: they are read together, once a second, by every running function.
+pub const MAX_ITEMS: usize = 100;
+/// The most units for one buyer.
+pub const MAX_LIMIT_PER_BUYER: u32 = 100;
+/// The longest sale.
+pub const MAX_SALE: SignedDuration = SignedDuration::from_hours(24 * 31);
+/// How long a buyer may take to pay, unless the sale says otherwise.
+pub const DEFAULT_PAYMENT_WINDOW_S: u32 = 15 * 60;
+/// The longest payment window.
+pub const MAX_PAYMENT_WINDOW_S: u32 = 24 * 60 * 60;
+/// The longest cool-down of a buyer between two presses.
+pub const MAX_COOLDOWN_MS: u32 = 60_000;
+
+/// What an operator has done with a sale. What buyers see also depends on the time: see [`Phase`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum SaleState {
+    /// Being set up; everything can be changed.
+    Draft,
+    /// Stock is laid out; it sells from its start to its end.
+    Ready,
+    /// Selling is stopped for now.
+    Paused,
+    /// Selling is over for good.
+    Closed,
+}
+
+impl SaleState {
+    /// As it is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft => "DRAFT",
+            Self::Ready => "READY",
+            Self::Paused => "PAUSED",
+            Self::Closed => "CLOSED",
+        }
+    }
+}
+
+/// What an operator can do to a sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaleChange {
+    /// Lay out the stock.
+    Preheat,
+    /// Stop selling for now.
+    Pause,
+    /// Sell again.
+    Resume,
+    /// Stop selling for good.
+    Close,
+}
+
+impl SaleState {
+    /// The state after a change; `None`: not possible. A change that was made already is no error.
+    pub fn after(self, change: SaleChange) -> Option<SaleState> {
+        use SaleChange::{Close, Pause, Preheat, Resume};
+        use SaleState::{Closed, Draft, Paused, Ready};
+        match (self, change) {
+            (Draft, Preheat) => Some(Ready),
+            (Draft, Pause | Resume) => None,
+            (Ready, Preheat | Resume) => Some(Ready),
+            (Ready, Pause) => Some(Paused),
+            (Paused, Preheat | Pause) => Some(Paused),
+            (Paused, Resume) => Some(Ready),
+            (Draft | Ready | Paused | Closed, Close) => Some(Closed),
+            (Closed, Preheat | Pause | Resume) => None,
+        }
+    }
+}
+
+/// A sale.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sale {
+    /// Its id.
+    #[serde(rename = "sale")]
+    pub id: SaleId,
+    /// Its name.
+    pub name: String,
+    /// Nobody buys before this …
+    pub starts_at: Timestamp,
+    /// … or from this on.
+    pub ends_at: Timestamp,
+    /// How long a buyer may take to pay.
+    pub payment_window_s: u32,
+    /// What the operator has done with it.
+    pub state: SaleState,
+    /// A buyer may press again after so long; 0 is at once.
+    #[serde(default)]
+    pub buyer_cooldown_ms: u32,
+    /// Presses a second for one item that each running function lets through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_rate_per_second: Option<u32>,
+    /// Grows with every change, so that two operators do not overwrite each other.
+    pub version: u64,
+}
+
+/// An item of a sale.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// Its id.
+    #[serde(rename = "item")]
+    pub id: ItemId,
+    /// Its name.
+    pub name: String,
+    /// What one unit costs in this sale, in minor units.
+    pub price: i64,
+    /// What it costs otherwise.
+    pub original_price: i64,
+    /// The currency of both.
+    pub currency: Currency,
+    /// Units to begin with.
+    pub stock: u32,
+    /// The most units for one buyer.
+    pub limit_per_buyer: u32,
+    /// What one unit costs in points, if it can be had for points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points_price: Option<i64>,
+    /// The units on sale; empty until the sale is preheated.
+    #[serde(default)]
+    pub layout: Layout,
+    /// Buckets known to have been laid out, from the first: where preheating goes on. A hint, never relied on.
+    #[serde(default)]
+    pub laid_out: u32,
+}
+
+/// A sale with its items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaleWithItems {
+    /// The sale.
+    pub sale: Sale,
+    /// Its items.
+    pub items: BTreeMap<ItemId, Item>,
+}
+
+/// What a sale is to buyers at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Phase {
+    /// Being set up.
+    Draft,
+    /// Will open at its start.
+    Scheduled,
+    /// Selling.
+    Open,
+    /// Stopped for now.
+    Paused,
+    /// Its end has passed.
+    Ended,
+    /// Stopped for good.
+    Closed,
+}
+
+impl Sale {
+    /// What it is to buyers at a moment. The start belongs to the sale, the end does not.
+    pub fn phase(&self, now: Timestamp) -> Phase {
+        match self.state {
+            SaleState::Draft => Phase::Draft,
+            SaleState::Closed => Phase::Closed,
+            SaleState::Ready | SaleState::Paused if now >= self.ends_at => Phase::Ended,
+            SaleState::Ready | SaleState::Paused if now < self.starts_at => Phase::Scheduled,
+            SaleState::Paused => Phase::Paused,
+            SaleState::Ready => Phase::Open,
+        }
+    }
+}
+
+/// What is wrong with a field, in words for the person who filled it in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldError {
+    /// Which field, as `items[0].price`.
+    pub field: String,
+    /// What it must be.
+    pub why: String,
+}
+
+/// Everything that is wrong with a sale's set-up; empty: nothing.
+pub fn check(sale: &Sale, items: &[Item]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut require = |ok: bool, field: String, why: &str| {
+        if !ok {
+            errors.push(FieldError { field, why: why.to_owned() });
+        }
+    };
+    require(is_name(&sale.name), "name".into(), "must be 1 to 128 characters, none of them a control character");
+    require(sale.starts_at < sale.ends_at, "endsAt".into(), "must be after startsAt");
+    require(
+        sale.ends_at.duration_since(sale.starts_at) <= MAX_SALE,
+        "endsAt".into(),
+        "must be at most 31 days after startsAt",
+    );
+    let window = 1..=MAX_PAYMENT_WINDOW_S;
+    require(window.contains(&sale.payment_window_s), "paymentWindowSeconds".into(), "must be 1 to 86400");
+    require(sale.buyer_cooldown_ms <= MAX_COOLDOWN_MS, "buyerCooldownMs".into(), "must be 0 to 60000");
+    require(sale.item_rate_per_second != Some(0), "itemRatePerSecond".into(), "must be 1 or more, or left out");
+    require((1..=MAX_ITEMS).contains(&items.len()), "items".into(), "must have 1 to 100 items");
+    for (n, item) in items.iter().enumerate() {
+        let field = |name: &str| format!("items[{n}].{name}");
+        let prices = 1..=MAX_PRICE;
+        require(is_name(&item.name), field("name"), "must be 1 to 128 characters, none of them a control character");
+        require(
+            prices.contains(&item.price),
+            field("price"),
+            "must be 1 to 1000000000000, in minor units (fen, cents)",
+        );
+        require(
+            item.original_price >= item.price && item.original_price <= MAX_PRICE,
+            field("originalPrice"),
+            "must be at least the price, and at most 1000000000000",
+        );
+        require((1..=MAX_STOCK).contains(&item.stock), field("stock"), "must be 1 to 10000000");
+        require((1..=MAX_LIMIT_PER_BUYER).contains(&item.limit_per_buyer), field("limitPerBuyer"), "must be 1 to 100");
+        require(
+            item.points_price.is_none_or(|points| (1..=MAX_PRICE).contains(&points)),
+            field("pointsPrice"),
+            "must be 1 to 1000000000000, or left out",
+        );
+        require(
+            items.iter().filter(|other| other.id == item.id).count() == 1,
+            field("itemId"),
+            "must be different from every other item's",
+        );
+    }
+    errors
+}
+
+/// Whether a sale that has been preheated may be set up as `items` now: what is on sale stays as it is, because buyers
+/// have seen it, orders carry it and stock is laid out for it. Only names may change.
+pub fn same_goods(before: &BTreeMap<ItemId, Item>, items: &[Item]) -> bool {
+    let goods = |item: &Item| {
+        (item.price, item.original_price, item.currency.clone(), item.stock, item.limit_per_buyer, item.points_price)
+    };
+    before.len() == items.len()
+        && items.iter().all(|item| before.get(&item.id).is_some_and(|before| goods(before) == goods(item)))
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=MAX_NAME).contains(&text.chars().count()) && !text.chars().any(char::is_control) && !text.trim().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sale(state: SaleState) -> Sale {
+        Sale {
+            id: "s".parse().unwrap(),
+            name: "11.11".into(),
+            starts_at: "2026-11-11T00:00:00Z".parse().unwrap(),
+            ends_at: "2026-11-11T01:00:00Z".parse().unwrap(),
+            payment_window_s: DEFAULT_PAYMENT_WINDOW_S,
+            state,
+            buyer_cooldown_ms: 0,
+            item_rate_per_second: None,
+            version: 1,
+        }
+    }
+
+    fn item(id: &str) -> Item {
+        Item {
+            id: id.parse().unwrap(),
+            name: "Phone".into(),
+            price: 69_900,
+            original_price: 99_900,
+            currency: Currency::parse("CNY").unwrap(),
+            stock: 100,
+            limit_per_buyer: 1,
+            points_price: None,
+            layout: Layout::default(),
+            laid_out: 0,
+        }
+    }
+
+    #[test]
+    fn the_start_belongs_to_the_sale_and_the_end_does_not() {
+        let phase = |at: &str| sale(SaleState::Ready).phase(at.parse().unwrap());
+        assert_eq!(phase("2026-11-10T23:59:59Z"), Phase::Scheduled);
+        assert_eq!(phase("2026-11-11T00:00:00Z"), Phase::Open);
+        assert_eq!(phase("2026-11-11T00:59:59.999Z"), Phase::Open);
+        assert_eq!(phase("2026-11-11T01:00:00Z"), Phase::Ended);
+    }
+
+    #[test]
+    fn a_paused_sale_is_paused_only_while_it_would_sell() {
+        let phase = |at: &str| sale(SaleState::Paused).phase(at.parse().unwrap());
+        assert_eq!(phase("2026-11-11T00:30:00Z"), Phase::Paused);
+        assert_eq!(phase("2026-11-11T02:00:00Z"), Phase::Ended);
+    }
+
+    #[test]
+    fn a_change_made_twice_is_the_change_made_once() {
+        for state in [SaleState::Draft, SaleState::Ready, SaleState::Paused, SaleState::Closed] {
+            for change in [SaleChange::Preheat, SaleChange::Pause, SaleChange::Resume, SaleChange::Close] {
+                if let Some(after) = state.after(change) {
+                    assert_eq!(after.after(change), Some(after), "{state:?} {change:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_bad_field_is_named() {
+        let good = sale(SaleState::Draft);
+        assert_eq!(check(&good, &[item("a"), item("b")]), []);
+        let bad = Sale { name: String::new(), ends_at: good.starts_at, payment_window_s: 0, ..good };
+        let bad_item = Item { price: 0, stock: 0, limit_per_buyer: 101, points_price: Some(-1), ..item("a") };
+        let fields: Vec<_> = check(&bad, &[bad_item, item("a")]).into_iter().map(|error| error.field).collect();
+        for field in [
+            "name",
+            "endsAt",
+            "paymentWindowSeconds",
+            "items[0].price",
+            "items[0].stock",
+            "items[0].limitPerBuyer",
+            "items[0].pointsPrice",
+            "items[0].itemId",
+            "items[1].itemId",
+        ] {
+            assert!(fields.iter().any(|f| f == field), "{field} in {fields:?}");
+        }
+    }
+
+    #[test]
+    fn goods_on_sale_stay_as_they_are() {
+        let before = [("a".parse().unwrap(), item("a"))].into();
+        assert!(same_goods(&before, &[Item { name: "New name".into(), ..item("a") }]));
+        assert!(!same_goods(&before, &[Item { price: 1, ..item("a") }]));
+        assert!(!same_goods(&before, &[item("a"), item("b")]));
+        assert!(!same_goods(&before, &[item("b")]));
+    }
+}
