@@ -1,0 +1,5 @@
+//! The local cloud's integration tests: one binary.
+
+// `cfg(test)` tells clippy that helpers outside `#[test]` functions are tests too.
+#[cfg(test)]
+mod host;
