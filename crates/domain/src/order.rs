@@ -160,14 +160,16 @@ pub struct Order {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// When the order was made.
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub created_at: Timestamp,
     /// The payment deadline.
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub pay_by: Timestamp,
     /// When it was paid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "jiff::fmt::serde::timestamp::millisecond::optional")]
     pub paid_at: Option<Timestamp>,
     /// When it was closed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "jiff::fmt::serde::timestamp::millisecond::optional")]
     pub closed_at: Option<Timestamp>,
     /// The trace of the press that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,8 +11,8 @@ use crate::money::{Currency, MAX_PRICE};
 
 /// The longest name of a sale or an item, in characters.
 pub const MAX_NAME: usize = 128;
-/// The most items in a sale: they are read together, once a second, by every running function.
-pub const MAX_ITEMS: usize = 100;
+/// The most items in a sale: an edit writes and removes them in one transaction, of at most 100 rows.
+pub const MAX_ITEMS: usize = 40;
 /// The most units for one buyer.
 pub const MAX_LIMIT_PER_BUYER: u32 = 100;
 /// The longest sale.
@@ -91,8 +91,10 @@ pub struct Sale {
     /// Its name.
     pub name: String,
     /// Nobody buys before this …
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub starts_at: Timestamp,
     /// … or from this on.
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub ends_at: Timestamp,
     /// How long a buyer may take to pay.
     pub payment_window_s: u32,
@@ -207,7 +209,7 @@ pub fn check(sale: &Sale, items: &[Item]) -> Vec<FieldError> {
     require(window.contains(&sale.payment_window_s), "paymentWindowSeconds".into(), "must be 1 to 86400");
     require(sale.buyer_cooldown_ms <= MAX_COOLDOWN_MS, "buyerCooldownMs".into(), "must be 0 to 60000");
     require(sale.item_rate_per_second != Some(0), "itemRatePerSecond".into(), "must be 1 or more, or left out");
-    require((1..=MAX_ITEMS).contains(&items.len()), "items".into(), "must have 1 to 100 items");
+    require((1..=MAX_ITEMS).contains(&items.len()), "items".into(), "must have 1 to 40 items");
     for (n, item) in items.iter().enumerate() {
         let field = |name: &str| format!("items[{n}].{name}");
         let prices = 1..=MAX_PRICE;

@@ -1,1 +1,45 @@
-//! store.
+//! DynamoDB, SQS and EventBridge Scheduler behind plain functions: table and key layout, every expression, and SDK errors
+//! with a meaning.
+//!
+//! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every write
+//! here is guarded by a condition that makes it safe to repeat; what a failed condition found is part of the answer.
+
+mod availability;
+mod claims;
+mod config;
+mod error;
+mod ledger;
+mod messages;
+mod orders;
+mod rows;
+mod sales;
+mod schedules;
+mod stock;
+
+pub use claims::{ClaimWrite, NewClaim};
+pub use config::{Deadlines, MissingSetting, Names, sdk_config};
+pub use error::StoreError;
+pub use orders::{OrderChange, Placed};
+pub use sales::SaleWrite;
+pub use stock::{Hold, Moved};
+
+/// The clients and the names of what they talk to. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dynamodb: aws_sdk_dynamodb::Client,
+    sqs: aws_sdk_sqs::Client,
+    scheduler: aws_sdk_scheduler::Client,
+    names: std::sync::Arc<Names>,
+}
+
+impl Store {
+    /// A store that makes its calls as `config` says.
+    pub fn new(config: &aws_config::SdkConfig, names: Names) -> Self {
+        Self {
+            dynamodb: aws_sdk_dynamodb::Client::new(config),
+            sqs: aws_sdk_sqs::Client::new(config),
+            scheduler: aws_sdk_scheduler::Client::new(config),
+            names: std::sync::Arc::new(names),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Buyers' claims: one row for a buyer and sale, with an attribute `item#…` for each claim and `key#…` for each answer given
+//! under an idempotency key. One write makes a claim and looks at all of the buyer's claims and keys in that sale.
+
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use domain::Timestamp;
+use domain::bucket::BucketNo;
+use domain::claim::{Answered, BuyerClaims, Claim, ClaimState};
+use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, Offer, OrderId, SaleId};
+
+use crate::rows::{Row, Written, attribute, n, s, update};
+use crate::{Store, StoreError};
+
+const ITEM: &str = "item#";
+const KEY: &str = "key#";
+
+/// A claim to be made.
+#[derive(Clone, Debug)]
+pub struct NewClaim<'a> {
+    /// What is claimed.
+    pub offer: &'a Offer,
+    /// Who claims it.
+    pub buyer: &'a Buyer,
+    /// The claim.
+    pub claim: &'a Claim,
+    /// The buyer's own name for this try.
+    pub key: Option<&'a IdempotencyKey>,
+    /// When the row may be forgotten.
+    pub expires: Timestamp,
+}
+
+/// What became of a write to a buyer's claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimWrite {
+    /// It was written.
+    Done,
+    /// The claims are not as the write expects; these are they.
+    Refused(Box<BuyerClaims>),
+}
+
+impl Store {
+    /// Makes a claim, if the buyer has none on the item and has not used the key. Answers with all of the buyer's claims and
+    /// keys in the sale: after the write if it was made, else as they are.
+    pub async fn claim(&self, new: &NewClaim<'_>) -> Result<(ClaimWrite, BuyerClaims), StoreError> {
+        const OPERATION: &str = "make a claim";
+        let mut sets = "SET #claim = :claim, buyerName = :buyer, expires = :expires".to_owned();
+        let mut condition = "attribute_not_exists(#claim)".to_owned();
+        let mut request = self
+            .claims_row(&new.claim.order.buyer(), &new.offer.sale)
+            .return_values(ReturnValue::AllNew)
+            .expression_attribute_names("#claim", format!("{ITEM}{}", new.offer.item))
+            .expression_attribute_values(":claim", attribute(OPERATION, new.claim)?)
+            .expression_attribute_values(":buyer", s(new.buyer))
+            .expression_attribute_values(":expires", n(new.expires.as_second()));
+        if let Some(key) = new.key {
+            sets.push_str(", #key = :answered");
+            condition.push_str(" AND attribute_not_exists(#key)");
+            request = request
+                .expression_attribute_names("#key", format!("{KEY}{key}"))
+                .expression_attribute_values(":answered", answered(OPERATION, new.offer, new.claim)?);
+        }
+        match update(OPERATION, request.update_expression(sets).condition_expression(condition)).await? {
+            Written::Done(row) => Ok((ClaimWrite::Done, read_claims(OPERATION, row)?)),
+            Written::Refused(row) => {
+                let claims = read_claims(OPERATION, row.unwrap_or_default())?;
+                Ok((ClaimWrite::Refused(Box::new(claims.clone())), claims))
+            }
+        }
+    }
+
+    /// Remembers the answer under another key of the same buyer, who takes up a try that was abandoned.
+    pub async fn adopt_key(
+        &self,
+        offer: &Offer,
+        claim: &Claim,
+        key: &IdempotencyKey,
+    ) -> Result<ClaimWrite, StoreError> {
+        const OPERATION: &str = "adopt a claim";
+        let request = self
+            .claim_of(offer, &claim.order)
+            .update_expression("SET #key = :answered")
+            .condition_expression("#claim.#order = :order AND attribute_not_exists(#key)")
+            .expression_attribute_names("#key", format!("{KEY}{key}"))
+            .expression_attribute_values(":answered", answered(OPERATION, offer, claim)?);
+        claim_write(OPERATION, update(OPERATION, request).await?)
+    }
+
+    /// Writes into a claim that is being made in which bucket it is tried next, if it still is where it was.
+    pub async fn move_claim(&self, offer: &Offer, claim: &Claim, to: BucketNo) -> Result<ClaimWrite, StoreError> {
+        const OPERATION: &str = "move a claim";
+        let request = self
+            .claim_of(offer, &claim.order)
+            .update_expression("SET #claim.#bucket = :to")
+            .condition_expression("#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from")
+            .expression_attribute_names("#bucket", "bucket")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
+            .expression_attribute_values(":from", n(claim.bucket))
+            .expression_attribute_values(":to", n(to));
+        claim_write(OPERATION, update(OPERATION, request).await?)
+    }
+
+    /// Takes back a claim that got no stock, with its key, if it is still being made and still where it was.
+    pub async fn withdraw_claim(
+        &self,
+        offer: &Offer,
+        claim: &Claim,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<ClaimWrite, StoreError> {
+        const OPERATION: &str = "withdraw a claim";
+        let mut remove = "REMOVE #claim".to_owned();
+        let mut request = self
+            .claim_of(offer, &claim.order)
+            .condition_expression("#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from")
+            .expression_attribute_names("#bucket", "bucket")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
+            .expression_attribute_values(":from", n(claim.bucket));
+        if let Some(key) = key {
+            remove.push_str(", #key");
+            request = request.expression_attribute_names("#key", format!("{KEY}{key}"));
+        }
+        claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
+    }
+
+    /// Marks a claim as taken by order-consumer: from now on only the order's own end removes it.
+    pub async fn mark_ordered(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
+        const OPERATION: &str = "mark a claim as ordered";
+        let request = self
+            .claim_of(offer, order)
+            .update_expression("SET #claim.#state = :ordered")
+            .condition_expression("#claim.#order = :order AND #claim.#state = :held")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
+            .expression_attribute_values(":ordered", attribute(OPERATION, &ClaimState::Ordered)?);
+        claim_write(OPERATION, update(OPERATION, request).await?)
+    }
+
+    /// Drops a claim whose order has ended, if it is still this order's. The answer under its key stays.
+    pub async fn drop_claim(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
+        const OPERATION: &str = "drop a claim";
+        let request = self
+            .claim_of(offer, order)
+            .update_expression("REMOVE #claim")
+            .condition_expression("#claim.#order = :order");
+        claim_write(OPERATION, update(OPERATION, request).await?)
+    }
+
+    /// Forgets answers under old keys.
+    pub async fn forget_keys(
+        &self,
+        buyer: &BuyerKey,
+        sale: &SaleId,
+        keys: &[IdempotencyKey],
+    ) -> Result<(), StoreError> {
+        let mut request = self.claims_row(buyer, sale).condition_expression("attribute_exists(buyer)");
+        let mut names = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            request = request.expression_attribute_names(format!("#k{number}"), format!("{KEY}{key}"));
+            names.push(format!("#k{number}"));
+        }
+        let request = request.update_expression(format!("REMOVE {}", names.join(", ")));
+        update("forget keys", request).await.map(|_| ())
+    }
+
+    /// A buyer's claims in a sale, as they are now, and the buyer's name if there is a row.
+    pub async fn claims(&self, buyer: &BuyerKey, sale: &SaleId) -> Result<(BuyerClaims, Option<Buyer>), StoreError> {
+        const OPERATION: &str = "read claims";
+        let output = self
+            .dynamodb
+            .get_item()
+            .table_name(&self.names.claims)
+            .key("buyer", s(buyer))
+            .key("sale", s(sale))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let row = output.item.unwrap_or_default();
+        let name = row.get("buyerName").and_then(|name| name.as_s().ok()).and_then(|name| Buyer::parse(name).ok());
+        Ok((read_claims(OPERATION, row)?, name))
+    }
+
+    /// All claims of a buyer, by sale. At most one answer of the database's, 1 MB: some thousand sales.
+    pub async fn claims_of(&self, buyer: &BuyerKey) -> Result<Vec<(SaleId, BuyerClaims)>, StoreError> {
+        const OPERATION: &str = "read a buyer's claims";
+        let output = self
+            .dynamodb
+            .query()
+            .table_name(&self.names.claims)
+            .key_condition_expression("buyer = :buyer")
+            .expression_attribute_values(":buyer", s(buyer))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let mut claims = Vec::new();
+        for row in output.items.unwrap_or_default() {
+            let sale = row.get("sale").and_then(|sale| sale.as_s().ok()).and_then(|sale| SaleId::parse(sale).ok());
+            let sale = sale.ok_or_else(|| StoreError::unreadable(OPERATION, "a claim's sale"))?;
+            claims.push((sale, read_claims(OPERATION, row)?));
+        }
+        Ok(claims)
+    }
+
+    fn claims_row(&self, buyer: &BuyerKey, sale: &SaleId) -> UpdateItemFluentBuilder {
+        self.dynamodb.update_item().table_name(&self.names.claims).key("buyer", s(buyer)).key("sale", s(sale))
+    }
+
+    fn claim_of(&self, offer: &Offer, order: &OrderId) -> UpdateItemFluentBuilder {
+        self.claims_row(&order.buyer(), &offer.sale)
+            .expression_attribute_names("#claim", format!("{ITEM}{}", offer.item))
+            .expression_attribute_names("#order", "order")
+            .expression_attribute_values(":order", s(order))
+    }
+}
+
+fn answered(operation: &'static str, offer: &Offer, claim: &Claim) -> Result<AttributeValue, StoreError> {
+    let answered = Answered { order: claim.order.clone(), item: offer.item.clone(), quantity: claim.quantity };
+    attribute(operation, &answered)
+}
+
+fn claim_write(operation: &'static str, written: Written) -> Result<ClaimWrite, StoreError> {
+    Ok(match written {
+        Written::Done(_) => ClaimWrite::Done,
+        Written::Refused(row) => ClaimWrite::Refused(Box::new(read_claims(operation, row.unwrap_or_default())?)),
+    })
+}
+
+fn read_claims(operation: &'static str, row: Row) -> Result<BuyerClaims, StoreError> {
+    let unreadable = |error: &dyn std::fmt::Display| StoreError::unreadable(operation, error);
+    let mut claims = BuyerClaims::default();
+    for (name, value) in row {
+        if let Some(item) = name.strip_prefix(ITEM) {
+            let item = ItemId::parse(item).map_err(|error| unreadable(&error))?;
+            claims.claims.insert(item, serde_dynamo::from_attribute_value(value).map_err(|error| unreadable(&error))?);
+        } else if let Some(key) = name.strip_prefix(KEY) {
+            let key = IdempotencyKey::parse(key).map_err(|error| unreadable(&error))?;
+            claims.keys.insert(key, serde_dynamo::from_attribute_value(value).map_err(|error| unreadable(&error))?);
+        }
+    }
+    Ok(claims)
+}

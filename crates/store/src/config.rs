@@ -1,0 +1,86 @@
+//! Which tables and queues, from the environment that the template gives each function.
+
+use std::time::Duration;
+
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+
+/// A setting that the environment lacks.
+#[derive(Debug, thiserror::Error)]
+#[error("the environment variable {0} is not set: template.yaml gives it to every function that needs it")]
+pub struct MissingSetting(pub &'static str);
+
+/// The names of tables and queues.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// Sales and their items.
+    pub sales: String,
+    /// Buckets.
+    pub stock: String,
+    /// Pages of open buckets.
+    pub availability: String,
+    /// Buyers' claims.
+    pub claims: String,
+    /// Orders.
+    pub orders: String,
+    /// What moved.
+    pub ledger: String,
+    /// The queue of accepted purchases.
+    pub orders_queue_url: String,
+    /// Where a message that cannot be handled is kept; only order-consumer has it.
+    pub dead_letter_url: Option<String>,
+    /// How payment deadlines are scheduled; only order-consumer has it.
+    pub deadlines: Option<Deadlines>,
+}
+
+/// How payment deadlines are scheduled.
+#[derive(Clone, Debug)]
+pub struct Deadlines {
+    /// The schedule group.
+    pub group: String,
+    /// The role that Scheduler assumes.
+    pub role_arn: String,
+    /// The function that looks at the order.
+    pub function_arn: String,
+    /// Where a deadline goes that could not be delivered.
+    pub dead_letter_arn: String,
+}
+
+impl Names {
+    /// Reads them through `variable`, such as `|name| std::env::var(name).ok()`.
+    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Result<Self, MissingSetting> {
+        let required =
+            |name: &'static str| variable(name).filter(|value| !value.is_empty()).ok_or(MissingSetting(name));
+        let deadlines = match variable("SCHEDULE_GROUP") {
+            None => None,
+            Some(group) => Some(Deadlines {
+                group,
+                role_arn: required("SCHEDULE_ROLE_ARN")?,
+                function_arn: required("TIMEOUT_FUNCTION_ARN")?,
+                dead_letter_arn: required("SCHEDULE_DEAD_LETTER_ARN")?,
+            }),
+        };
+        Ok(Self {
+            sales: required("SALES_TABLE")?,
+            stock: required("STOCK_TABLE")?,
+            availability: required("AVAILABILITY_TABLE")?,
+            claims: required("CLAIMS_TABLE")?,
+            orders: required("ORDERS_TABLE")?,
+            ledger: required("LEDGER_TABLE")?,
+            orders_queue_url: required("ORDERS_QUEUE_URL")?,
+            dead_letter_url: variable("ORDERS_DEAD_LETTER_URL"),
+            deadlines,
+        })
+    }
+}
+
+/// How a deployed function calls AWS. One try may take a second and a call, with its retries, three: a press has to be
+/// answered within the five seconds of `seckill`.
+pub async fn sdk_config() -> SdkConfig {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_millis(800))
+        .operation_attempt_timeout(Duration::from_secs(1))
+        .operation_timeout(Duration::from_secs(3))
+        .build();
+    aws_config::defaults(BehaviorVersion::v2026_01_12()).timeout_config(timeouts).load().await
+}

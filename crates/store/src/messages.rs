@@ -1,0 +1,43 @@
+//! The queue of accepted purchases.
+
+use aws_sdk_sqs::types::MessageAttributeValue;
+use domain::message::OrderMessage;
+
+use crate::{Store, StoreError};
+
+impl Store {
+    /// Sends an order message.
+    pub async fn send_order(&self, message: &OrderMessage) -> Result<(), StoreError> {
+        const OPERATION: &str = "send an order message";
+        let body = serde_json::to_string(message).map_err(|error| StoreError::unreadable(OPERATION, error))?;
+        self.sqs
+            .send_message()
+            .queue_url(&self.names.orders_queue_url)
+            .message_body(body)
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| StoreError::of(OPERATION, &error))
+    }
+
+    /// Keeps a message that cannot be handled, with the reason, for a person.
+    pub async fn bury(&self, body: &str, reason: &str) -> Result<(), StoreError> {
+        const OPERATION: &str = "keep a dead letter";
+        let url = self.names.dead_letter_url.as_deref();
+        let url = url.ok_or_else(|| StoreError::unreadable(OPERATION, "ORDERS_DEAD_LETTER_URL is not set"))?;
+        let reason = MessageAttributeValue::builder()
+            .data_type("String")
+            .string_value(reason)
+            .build()
+            .map_err(|error| StoreError::unreadable(OPERATION, error))?;
+        self.sqs
+            .send_message()
+            .queue_url(url)
+            .message_body(body)
+            .message_attributes("reason", reason)
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| StoreError::of(OPERATION, &error))
+    }
+}

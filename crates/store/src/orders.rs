@@ -1,0 +1,154 @@
+//! Orders, in their buyer's partition: an order's id says whose it is, so no index is needed to find it.
+
+use aws_sdk_dynamodb::types::ReturnValue;
+use domain::Timestamp;
+use domain::ids::{BuyerKey, OrderId, SaleId};
+use domain::order::{Order, Reason, Status};
+use std::collections::BTreeMap;
+
+use crate::rows::{Row, Written, attribute, n, put, read_row, row, s, update};
+use crate::{Store, StoreError};
+
+/// What became of a new order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is there now.
+    New,
+    /// There was an order with this id: this one.
+    Existing(Box<Order>),
+}
+
+/// What became of a change of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderChange {
+    /// It was made; the order as it is now.
+    Made(Box<Order>),
+    /// The order was not as the change expects; as it is, if there is one.
+    Refused(Option<Box<Order>>),
+}
+
+impl Store {
+    /// Puts an order, if there is none with its id.
+    pub async fn place(&self, order: &Order) -> Result<Placed, StoreError> {
+        const OPERATION: &str = "place an order";
+        let request = self
+            .dynamodb
+            .put_item()
+            .table_name(&self.names.orders)
+            .set_item(Some(row(OPERATION, order)?))
+            .item("buyer", s(order.id.buyer()))
+            .condition_expression("attribute_not_exists(buyer)");
+        match put(OPERATION, request).await? {
+            Written::Done(_) => Ok(Placed::New),
+            Written::Refused(Some(row)) => Ok(Placed::Existing(Box::new(read_row(OPERATION, row)?))),
+            Written::Refused(None) => Err(StoreError::unreadable(OPERATION, "the order that is there was not shown")),
+        }
+    }
+
+    /// Closes an order that waits for payment. With `deadline_passed`, only if its deadline is not after that moment: a
+    /// schedule that fires early closes nothing.
+    pub async fn close_order(
+        &self,
+        order: &OrderId,
+        reason: Reason,
+        now: Timestamp,
+        deadline_passed: Option<Timestamp>,
+    ) -> Result<OrderChange, StoreError> {
+        const OPERATION: &str = "close an order";
+        let mut condition = "#status = :pending".to_owned();
+        let mut request = self
+            .dynamodb
+            .update_item()
+            .table_name(&self.names.orders)
+            .key("buyer", s(order.buyer()))
+            .key("order", s(order))
+            .update_expression("SET #status = :closed, #reason = :reason, closedAt = :now")
+            .expression_attribute_names("#status", "status")
+            .expression_attribute_names("#reason", "reason")
+            .expression_attribute_values(":pending", s(Status::PendingPayment.as_str()))
+            .expression_attribute_values(":closed", s(Status::Closed.as_str()))
+            .expression_attribute_values(":reason", attribute(OPERATION, &reason)?)
+            .expression_attribute_values(":now", n(now.as_millisecond()))
+            .return_values(ReturnValue::AllNew);
+        if let Some(moment) = deadline_passed {
+            condition.push_str(" AND payBy <= :moment");
+            request = request.expression_attribute_values(":moment", n(moment.as_millisecond()));
+        }
+        match update(OPERATION, request.condition_expression(condition)).await? {
+            Written::Done(row) => Ok(OrderChange::Made(Box::new(read_row(OPERATION, row)?))),
+            Written::Refused(None) => Ok(OrderChange::Refused(None)),
+            Written::Refused(Some(row)) => Ok(OrderChange::Refused(Some(Box::new(read_row(OPERATION, row)?)))),
+        }
+    }
+
+    /// An order as it is now.
+    pub async fn order(&self, order: &OrderId) -> Result<Option<Order>, StoreError> {
+        const OPERATION: &str = "read an order";
+        let output = self
+            .dynamodb
+            .get_item()
+            .table_name(&self.names.orders)
+            .key("buyer", s(order.buyer()))
+            .key("order", s(order))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        output.item.map(|row| read_row(OPERATION, row)).transpose()
+    }
+
+    /// Many orders as they are now, by id; those that are not there are left out.
+    pub async fn orders(
+        &self,
+        ids: impl IntoIterator<Item = &OrderId>,
+    ) -> Result<BTreeMap<OrderId, Order>, StoreError> {
+        const OPERATION: &str = "read orders";
+        let key = |id: &OrderId| Row::from([("buyer".to_owned(), s(id.buyer())), ("order".to_owned(), s(id))]);
+        let keys: Vec<Row> = ids.into_iter().map(key).collect();
+        let rows = self.read_many(OPERATION, &self.names.orders, keys, true).await?;
+        rows.into_iter().map(|row| read_row::<Order>(OPERATION, row).map(|order| (order.id.clone(), order))).collect()
+    }
+
+    /// A buyer's orders, the newest first.
+    pub async fn orders_of(&self, buyer: &BuyerKey, limit: u16) -> Result<Vec<Order>, StoreError> {
+        const OPERATION: &str = "read a buyer's orders";
+        let output = self
+            .dynamodb
+            .query()
+            .table_name(&self.names.orders)
+            .key_condition_expression("buyer = :buyer")
+            .expression_attribute_values(":buyer", s(buyer))
+            .scan_index_forward(false)
+            .limit(i32::from(limit))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        output.items.unwrap_or_default().into_iter().map(|row| read_row(OPERATION, row)).collect()
+    }
+
+    /// How many orders of a sale there are, by item and status: one page of a walk over all orders. An operator's question,
+    /// asked rarely; an index to answer it would cost a write for each step of each order. `after` is where the last page ended.
+    pub async fn count_orders(
+        &self,
+        sale: &SaleId,
+        after: Option<OrderId>,
+    ) -> Result<(Vec<Order>, Option<OrderId>), StoreError> {
+        const OPERATION: &str = "count orders";
+        let start = after.map(|id| Row::from([("buyer".to_owned(), s(id.buyer())), ("order".to_owned(), s(id))]));
+        let output = self
+            .dynamodb
+            .scan()
+            .table_name(&self.names.orders)
+            .filter_expression("sale = :sale")
+            .expression_attribute_values(":sale", s(sale))
+            .set_exclusive_start_key(start)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let last = output.last_evaluated_key.and_then(|key| OrderId::parse(key.get("order")?.as_s().ok()?).ok());
+        let orders: Result<Vec<Order>, _> =
+            output.items.unwrap_or_default().into_iter().map(|row| read_row(OPERATION, row)).collect();
+        Ok((orders?, last))
+    }
+}

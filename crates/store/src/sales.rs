@@ -1,0 +1,228 @@
+//! Sales and their items: one partition a sale.
+
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
+use domain::bucket::{Layout, Segment};
+use domain::ids::{ItemId, Offer, SaleId};
+use domain::sale::{Item, Sale, SaleState, SaleWithItems};
+
+use crate::rows::{Row, Written, attribute, n, read_row, row, s, update};
+use crate::{Store, StoreError};
+
+const SALE: &str = "SALE";
+const ITEM: &str = "ITEM#";
+/// The one value of `watch`, which puts a sale into the index of sales that are looked after.
+const WATCHED: &str = "1";
+
+/// What became of a write to a sale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaleWrite {
+    /// It was written.
+    Done,
+    /// Somebody else had changed it meanwhile: read again.
+    Changed,
+}
+
+impl Store {
+    /// Writes a sale and its items in one transaction: a new one if `sale.version` is 1, else over the version before it.
+    /// Items in `removed` go. Only for sales whose stock is not laid out.
+    pub async fn put_sale(&self, sale: &Sale, items: &[Item], removed: &[ItemId]) -> Result<SaleWrite, StoreError> {
+        const OPERATION: &str = "write a sale";
+        let invalid = |error: aws_sdk_dynamodb::error::BuildError| StoreError::unreadable(OPERATION, error);
+        let table = &self.names.sales;
+        let put_sale = Put::builder().table_name(table).set_item(Some(row(OPERATION, sale)?)).item("part", s(SALE));
+        let put_sale = match sale.version {
+            1 => put_sale.condition_expression("attribute_not_exists(sale)"),
+            version => put_sale
+                .condition_expression("#version = :before AND #state = :draft")
+                .expression_attribute_names("#version", "version")
+                .expression_attribute_names("#state", "state")
+                .expression_attribute_values(":before", n(version - 1))
+                .expression_attribute_values(":draft", attribute(OPERATION, &SaleState::Draft)?),
+        };
+        let mut writes = vec![TransactWriteItem::builder().put(put_sale.build().map_err(invalid)?).build()];
+        for item in items {
+            let put = Put::builder()
+                .table_name(table)
+                .set_item(Some(row(OPERATION, item)?))
+                .item("sale", s(&sale.id))
+                .item("part", s(item_part(&item.id)));
+            writes.push(TransactWriteItem::builder().put(put.build().map_err(invalid)?).build());
+        }
+        for item in removed {
+            let delete = Delete::builder().table_name(table).key("sale", s(&sale.id)).key("part", s(item_part(item)));
+            writes.push(TransactWriteItem::builder().delete(delete.build().map_err(invalid)?).build());
+        }
+        match self.dynamodb.transact_write_items().set_transact_items(Some(writes)).send().await {
+            Ok(_) => Ok(SaleWrite::Done),
+            Err(SdkError::ServiceError(error)) if condition_failed(error.err()) => Ok(SaleWrite::Changed),
+            Err(SdkError::ServiceError(error)) if error.err().is_transaction_canceled_exception() => {
+                Err(StoreError::Conflict { operation: OPERATION })
+            }
+            Err(error) => Err(StoreError::of(OPERATION, &error)),
+        }
+    }
+
+    /// Writes a sale's own row over the version before it, whatever its state; its items stay.
+    pub async fn put_sale_row(&self, sale: &Sale, watch: bool) -> Result<SaleWrite, StoreError> {
+        const OPERATION: &str = "change a sale";
+        let mut request = self
+            .dynamodb
+            .put_item()
+            .table_name(&self.names.sales)
+            .set_item(Some(row(OPERATION, sale)?))
+            .item("part", s(SALE))
+            .condition_expression("#version = :before")
+            .expression_attribute_names("#version", "version")
+            .expression_attribute_values(":before", n(sale.version.saturating_sub(1)));
+        if watch {
+            request = request.item("watch", s(WATCHED));
+        }
+        Ok(match crate::rows::put(OPERATION, request).await? {
+            Written::Done(_) => SaleWrite::Done,
+            Written::Refused(_) => SaleWrite::Changed,
+        })
+    }
+
+    /// Renames an item.
+    pub async fn rename_item(&self, offer: &Offer, name: &str) -> Result<(), StoreError> {
+        let request = self
+            .item_row(offer)
+            .update_expression("SET #name = :name")
+            .condition_expression("attribute_exists(sale)")
+            .expression_attribute_names("#name", "name")
+            .expression_attribute_values(":name", s(name));
+        update("rename an item", request).await.map(|_| ())
+    }
+
+    /// A sale with its items, as they are now.
+    pub async fn sale(&self, sale: &SaleId) -> Result<Option<SaleWithItems>, StoreError> {
+        self.query_sale(sale, true).await
+    }
+
+    /// The same, perhaps as it was a moment ago, for half the price.
+    pub async fn recent_sale(&self, sale: &SaleId) -> Result<Option<SaleWithItems>, StoreError> {
+        self.query_sale(sale, false).await
+    }
+
+    async fn query_sale(&self, sale: &SaleId, consistent: bool) -> Result<Option<SaleWithItems>, StoreError> {
+        const OPERATION: &str = "read a sale";
+        let output = self
+            .dynamodb
+            .query()
+            .table_name(&self.names.sales)
+            .key_condition_expression("sale = :sale")
+            .expression_attribute_values(":sale", s(sale))
+            .consistent_read(consistent)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let mut found = None;
+        let mut items = std::collections::BTreeMap::new();
+        for row in output.items.unwrap_or_default() {
+            match row.get("part").and_then(|part| part.as_s().ok()).map(String::as_str) {
+                Some(SALE) => found = Some(read_row::<Sale>(OPERATION, row)?),
+                Some(_) => {
+                    let item: Item = read_row(OPERATION, row)?;
+                    items.insert(item.id.clone(), item);
+                }
+                None => return Err(StoreError::unreadable(OPERATION, "a row without a part")),
+            }
+        }
+        Ok(found.map(|sale| SaleWithItems { sale, items }))
+    }
+
+    /// The sales that are looked after, by their start. At most one answer of the database's: thousands of sales.
+    pub async fn watched_sales(&self) -> Result<Vec<SaleId>, StoreError> {
+        const OPERATION: &str = "list sales";
+        let output = self
+            .dynamodb
+            .query()
+            .table_name(&self.names.sales)
+            .index_name("watched")
+            .key_condition_expression("watch = :watched")
+            .expression_attribute_values(":watched", s(WATCHED))
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let id = |row: Row| SaleId::parse(row.get("sale")?.as_s().ok()?).ok();
+        Ok(output.items.unwrap_or_default().into_iter().filter_map(id).collect())
+    }
+
+    /// Puts a sale into, or takes it out of, the sales that are looked after, if it still is at this version.
+    pub async fn watch_sale(&self, sale: &Sale, watch: bool) -> Result<SaleWrite, StoreError> {
+        let request = self
+            .dynamodb
+            .update_item()
+            .table_name(&self.names.sales)
+            .key("sale", s(&sale.id))
+            .key("part", s(SALE))
+            .condition_expression("#version = :version")
+            .expression_attribute_names("#version", "version")
+            .expression_attribute_values(":version", n(sale.version));
+        let request = if watch {
+            request.update_expression("SET watch = :watched").expression_attribute_values(":watched", s(WATCHED))
+        } else {
+            request.update_expression("REMOVE watch")
+        };
+        sale_write(update("watch a sale", request).await?)
+    }
+
+    /// Adds units to an item's layout, if it still has as many segments as `after`. The buckets are laid out next, by
+    /// whoever finds them missing.
+    pub async fn extend_layout(
+        &self,
+        offer: &Offer,
+        after: &Layout,
+        segment: &Segment,
+    ) -> Result<SaleWrite, StoreError> {
+        const OPERATION: &str = "extend a layout";
+        let request = self
+            .item_row(offer)
+            .update_expression("SET #layout = list_append(#layout, :segment)")
+            .condition_expression("size(#layout) = :segments")
+            .expression_attribute_names("#layout", "layout")
+            .expression_attribute_values(":segment", attribute(OPERATION, &[segment])?)
+            .expression_attribute_values(":segments", n(after.0.len()));
+        sale_write(update(OPERATION, request).await?)
+    }
+
+    /// Notes how many buckets are known to be laid out, from the first. It only ever grows.
+    pub async fn note_laid_out(&self, offer: &Offer, buckets: u32) -> Result<(), StoreError> {
+        let request = self
+            .item_row(offer)
+            .update_expression("SET laidOut = :buckets")
+            .condition_expression("laidOut < :buckets")
+            .expression_attribute_values(":buckets", n(buckets));
+        update("note what is laid out", request).await.map(|_| ())
+    }
+
+    fn item_row(&self, offer: &Offer) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
+        self.dynamodb
+            .update_item()
+            .table_name(&self.names.sales)
+            .key("sale", s(&offer.sale))
+            .key("part", s(item_part(&offer.item)))
+    }
+}
+
+fn item_part(item: &ItemId) -> String {
+    format!("{ITEM}{item}")
+}
+
+fn sale_write(written: Written) -> Result<SaleWrite, StoreError> {
+    Ok(match written {
+        Written::Done(_) => SaleWrite::Done,
+        Written::Refused(_) => SaleWrite::Changed,
+    })
+}
+
+fn condition_failed(error: &TransactWriteItemsError) -> bool {
+    match error {
+        TransactWriteItemsError::TransactionCanceledException(cancelled) => {
+            cancelled.cancellation_reasons().iter().any(|reason| reason.code() == Some("ConditionalCheckFailed"))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,151 @@
+//! Buckets: hold, confirm and release, each of which takes effect once for an order however often it is asked for.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use domain::bucket::{Bucket, BucketNo, bucket_key, parse_bucket_key};
+use domain::ids::{Offer, OrderId};
+
+use crate::rows::{Row, Written, n, put, read_row, s, update};
+use crate::{Store, StoreError};
+
+/// What became of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The units are held for this order: by this call, or by an earlier one.
+    Held,
+    /// The bucket has only so many free.
+    Full {
+        /// Units that a smaller order could have.
+        free: u32,
+    },
+}
+
+/// What became of a confirm or a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// The units moved.
+    Now,
+    /// This order holds nothing in that bucket: they had moved before, or never came.
+    NotHeld,
+}
+
+impl Store {
+    /// Lays out a bucket, if it is not there. Never touches one that is.
+    pub async fn lay_out(&self, offer: &Offer, bucket: BucketNo, cap: u32) -> Result<(), StoreError> {
+        let request = self
+            .dynamodb
+            .put_item()
+            .table_name(&self.names.stock)
+            .item("bucket", s(bucket_key(offer, bucket)))
+            .item("cap", n(cap))
+            .item("free", n(cap))
+            .item("sold", n(0))
+            .item("holders", AttributeValue::M(HashMap::new()))
+            .condition_expression("attribute_not_exists(#bucket)")
+            .expression_attribute_names("#bucket", "bucket");
+        put("lay out a bucket", request).await.map(|_| ())
+    }
+
+    /// Holds units of a bucket for an order.
+    pub async fn hold(
+        &self,
+        offer: &Offer,
+        bucket: BucketNo,
+        order: &OrderId,
+        quantity: u32,
+    ) -> Result<Hold, StoreError> {
+        const OPERATION: &str = "hold stock";
+        let request = self
+            .bucket(offer, bucket, order, quantity)
+            .update_expression("SET #holders.#order = :quantity, #free = #free - :quantity")
+            .condition_expression("#free >= :quantity AND attribute_not_exists(#holders.#order)")
+            .expression_attribute_names("#free", "free");
+        match update(OPERATION, request).await? {
+            Written::Done(_) => Ok(Hold::Held),
+            Written::Refused(None) => Ok(Hold::Full { free: 0 }),
+            Written::Refused(Some(row)) => {
+                let bucket: Bucket = read_row(OPERATION, row)?;
+                // An earlier try worked and its answer was lost.
+                let held = bucket.holders.contains_key(order);
+                Ok(if held { Hold::Held } else { Hold::Full { free: bucket.free } })
+            }
+        }
+    }
+
+    /// Counts an order's held units as sold.
+    pub async fn confirm(
+        &self,
+        offer: &Offer,
+        bucket: BucketNo,
+        order: &OrderId,
+        quantity: u32,
+    ) -> Result<Moved, StoreError> {
+        let request = self
+            .bucket(offer, bucket, order, quantity)
+            .update_expression("REMOVE #holders.#order SET #sold = #sold + :quantity")
+            .condition_expression("#holders.#order = :quantity")
+            .expression_attribute_names("#sold", "sold");
+        moved(update("confirm stock", request).await?)
+    }
+
+    /// Puts an order's held units back on sale.
+    pub async fn release(
+        &self,
+        offer: &Offer,
+        bucket: BucketNo,
+        order: &OrderId,
+        quantity: u32,
+    ) -> Result<Moved, StoreError> {
+        let request = self
+            .bucket(offer, bucket, order, quantity)
+            .update_expression("REMOVE #holders.#order SET #free = #free + :quantity")
+            .condition_expression("#holders.#order = :quantity")
+            .expression_attribute_names("#free", "free");
+        moved(update("release stock", request).await?)
+    }
+
+    /// Reads buckets as they are now. One that is not laid out is left out.
+    pub async fn buckets(
+        &self,
+        offer: &Offer,
+        buckets: impl IntoIterator<Item = BucketNo>,
+    ) -> Result<Vec<(BucketNo, Bucket)>, StoreError> {
+        const OPERATION: &str = "read buckets";
+        let key = |bucket| Row::from([("bucket".to_owned(), s(bucket_key(offer, bucket)))]);
+        let keys: Vec<Row> = buckets.into_iter().map(key).collect();
+        let rows = self.read_many(OPERATION, &self.names.stock, keys, true).await?;
+        let mut read = Vec::with_capacity(rows.len());
+        for row in rows {
+            let key = row.get("bucket").and_then(|key| key.as_s().ok()).and_then(|key| parse_bucket_key(key));
+            let (_, number) = key.ok_or_else(|| StoreError::unreadable(OPERATION, "a bucket's key"))?;
+            read.push((number, read_row(OPERATION, row)?));
+        }
+        read.sort_by_key(|(number, _)| *number);
+        Ok(read)
+    }
+
+    fn bucket(
+        &self,
+        offer: &Offer,
+        bucket: BucketNo,
+        order: &OrderId,
+        quantity: u32,
+    ) -> aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder {
+        self.dynamodb
+            .update_item()
+            .table_name(&self.names.stock)
+            .key("bucket", s(bucket_key(offer, bucket)))
+            .return_values(ReturnValue::None)
+            .expression_attribute_names("#holders", "holders")
+            .expression_attribute_names("#order", order.as_str())
+            .expression_attribute_values(":quantity", n(quantity))
+    }
+}
+
+fn moved(written: Written) -> Result<Moved, StoreError> {
+    Ok(match written {
+        Written::Done(_) => Moved::Now,
+        Written::Refused(_) => Moved::NotHeld,
+    })
+}
