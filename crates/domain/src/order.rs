@@ -166,10 +166,18 @@ pub struct Order {
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub pay_by: Timestamp,
     /// When it was paid.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "jiff::fmt::serde::timestamp::millisecond::optional")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "jiff::fmt::serde::timestamp::millisecond::optional"
+    )]
     pub paid_at: Option<Timestamp>,
     /// When it was closed.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "jiff::fmt::serde::timestamp::millisecond::optional")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "jiff::fmt::serde::timestamp::millisecond::optional"
+    )]
     pub closed_at: Option<Timestamp>,
     /// The trace of the press that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -108,6 +108,9 @@ pub struct Sale {
     pub item_rate_per_second: Option<u32>,
     /// Grows with every change, so that two operators do not overwrite each other.
     pub version: u64,
+    /// When it was last changed.
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
+    pub changed_at: Timestamp,
 }
 
 /// An item of a sale.
@@ -269,6 +272,7 @@ mod tests {
             buyer_cooldown_ms: 0,
             item_rate_per_second: None,
             version: 1,
+            changed_at: Timestamp::UNIX_EPOCH,
         }
     }
 

@@ -1,1 +1,18 @@
-//! flows.
+//! One file for each thing that happens. Each flow is a list of steps; every step is idempotent and guarded by a condition,
+//! and a comment says what a crash after it leaves and who repairs it.
+//!
+//! Nothing here knows HTTP or Lambda. Time and random numbers are arguments.
+
+pub mod audit;
+mod cache;
+pub mod close;
+pub mod gate;
+pub mod limits;
+pub mod orders;
+pub mod place_order;
+pub mod purchase;
+pub mod reconcile;
+pub mod sales;
+pub mod set_up;
+pub mod stock;
+pub mod stock_moved;

@@ -100,12 +100,12 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Takes back a claim that got no stock, with its key, if it is still being made and still where it was.
+    /// Takes back a claim that got no stock, with its keys, if it is still being made and still where it was.
     pub async fn withdraw_claim(
         &self,
         offer: &Offer,
         claim: &Claim,
-        key: Option<&IdempotencyKey>,
+        keys: &[IdempotencyKey],
     ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "withdraw a claim";
         let mut remove = "REMOVE #claim".to_owned();
@@ -116,9 +116,9 @@ impl Store {
             .expression_attribute_names("#state", "state")
             .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
             .expression_attribute_values(":from", n(claim.bucket));
-        if let Some(key) = key {
-            remove.push_str(", #key");
-            request = request.expression_attribute_names("#key", format!("{KEY}{key}"));
+        for (number, key) in keys.iter().enumerate() {
+            remove.push_str(&format!(", #k{number}"));
+            request = request.expression_attribute_names(format!("#k{number}"), format!("{KEY}{key}"));
         }
         claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
     }

@@ -1,0 +1,144 @@
+//! The proof, for each item, that free + held + sold = total: read from the buckets themselves.
+
+use std::collections::BTreeMap;
+
+use domain::bucket::{Bucket, BucketNo};
+use domain::ids::{ItemId, Offer, SaleId};
+use domain::order::Status;
+use domain::sale::{Item, SaleWithItems};
+use store::{Store, StoreError};
+
+/// Buckets read together.
+const READ_TOGETHER: u32 = 500;
+/// Findings named; the rest are counted.
+const FINDINGS: usize = 20;
+/// Pages of orders read for the counts: 1 MB each, some two thousand orders.
+const ORDER_PAGES: u32 = 500;
+
+/// The figures of one item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ItemAudit {
+    /// Units there should be.
+    pub total: u64,
+    /// Units anybody can have.
+    pub free: u64,
+    /// Units of orders that are not paid.
+    pub held: u64,
+    /// Units paid for.
+    pub sold: u64,
+    /// Orders by status.
+    pub orders: BTreeMap<Status, u64>,
+    /// Units too few (positive) or too many (negative). Must be 0.
+    pub drift: i64,
+    /// What is wrong, in words.
+    pub findings: Vec<String>,
+}
+
+/// Adds up buckets as they are read.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    free: u64,
+    held: u64,
+    sold: u64,
+    broken: Vec<BucketNo>,
+    missing: Vec<BucketNo>,
+}
+
+impl Totals {
+    /// Adds buckets `from..to`, as they were read.
+    pub fn add(&mut self, item: &Item, from: BucketNo, to: BucketNo, read: &[(BucketNo, Bucket)]) {
+        let mut read: BTreeMap<BucketNo, &Bucket> = read.iter().map(|(number, bucket)| (*number, bucket)).collect();
+        for number in from..to {
+            let Some(bucket) = read.remove(&number) else {
+                self.missing.push(number);
+                continue;
+            };
+            self.free += u64::from(bucket.free);
+            self.held += u64::from(bucket.held());
+            self.sold += u64::from(bucket.sold);
+            if !bucket.adds_up() || item.layout.cap(number) != Some(bucket.cap) {
+                self.broken.push(number);
+            }
+        }
+    }
+
+    /// Units held.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Buckets that are not there.
+    pub fn missing(&self) -> &[BucketNo] {
+        &self.missing
+    }
+
+    /// What they say of an item.
+    pub fn audit(&self, item: &Item) -> ItemAudit {
+        let total = item.layout.total();
+        let there = self.free + self.held + self.sold;
+        let mut findings = Vec::new();
+        let mut say = |buckets: &[BucketNo], what: &str| {
+            for bucket in buckets.iter().take(FINDINGS) {
+                findings.push(format!("bucket {bucket} {what}"));
+            }
+            if buckets.len() > FINDINGS {
+                findings.push(format!("and {} more buckets: each {what}", buckets.len() - FINDINGS));
+            }
+        };
+        say(&self.broken, "does not add up: free + held + sold is not what was laid out");
+        say(&self.missing, "is not laid out yet: preheat again, or wait for reconcile");
+        ItemAudit {
+            total,
+            free: self.free,
+            held: self.held,
+            sold: self.sold,
+            orders: BTreeMap::new(),
+            drift: i64::try_from(total).unwrap_or(i64::MAX) - i64::try_from(there).unwrap_or(i64::MAX),
+            findings,
+        }
+    }
+}
+
+/// Audits a sale; `None`: there is none of that name.
+pub async fn audit(
+    store: &Store,
+    id: &SaleId,
+) -> Result<Option<(SaleWithItems, BTreeMap<ItemId, ItemAudit>)>, StoreError> {
+    let Some(found) = store.sale(id).await? else { return Ok(None) };
+    let mut audits = BTreeMap::new();
+    for item in found.items.values() {
+        let offer = Offer { sale: id.clone(), item: item.id.clone() };
+        let mut totals = Totals::default();
+        let mut from = 0;
+        while from < item.layout.buckets() {
+            let to = from.saturating_add(READ_TOGETHER).min(item.layout.buckets());
+            totals.add(item, from, to, &store.buckets(&offer, from..to).await?);
+            from = to;
+        }
+        audits.insert(item.id.clone(), totals.audit(item));
+    }
+    count_orders(store, id, &mut audits).await?;
+    Ok(Some((found, audits)))
+}
+
+async fn count_orders(store: &Store, id: &SaleId, audits: &mut BTreeMap<ItemId, ItemAudit>) -> Result<(), StoreError> {
+    let mut after = None;
+    for _ in 0..ORDER_PAGES {
+        let (orders, last) = store.count_orders(id, after.take()).await?;
+        for order in orders {
+            if let Some(audit) = audits.get_mut(&order.item) {
+                *audit.orders.entry(order.status).or_default() += 1;
+            }
+        }
+        match last {
+            Some(last) => after = Some(last),
+            None => return Ok(()),
+        }
+    }
+    for audit in audits.values_mut() {
+        audit
+            .findings
+            .push("there are too many orders to count here: orders by status are of the first ones only".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! The gate: which bucket to try, and that there is none, known in memory.
+//!
+//! A running function keeps one page of open buckets for each item, reads it again after a few hundred milliseconds, and
+//! remembers the buckets it found too empty until a newer version of the page arrives. While the page is fresh a refusal costs no call at all.
+//! When stock returns, the stock's stream opens the bucket on its page, and every running function sees it at its next
+//! reading: that is the broadcast.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::Timestamp;
+use domain::availability::{Page, PageNo, pages};
+use domain::bucket::BucketNo;
+use domain::ids::Offer;
+use store::{Store, StoreError};
+
+/// How long a page is believed. A restock is seen everywhere within this and the stream's delay.
+pub const FRESH_FOR_MS: i64 = 300;
+/// Items remembered; a sale has at most 40.
+const CAPACITY: usize = 1_000;
+
+/// What the gate says to a press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// Try this bucket.
+    Bucket(BucketNo),
+    /// Nothing is open for this quantity; a smaller one could perhaps have `available`.
+    Nothing {
+        /// The most units that a bucket was seen to have.
+        available: u32,
+    },
+}
+
+/// The gate of one running function.
+#[derive(Debug, Default)]
+pub struct Gate {
+    items: Mutex<HashMap<Offer, Arc<tokio::sync::Mutex<View>>>>,
+}
+
+/// What is known of one item.
+#[derive(Debug, Default)]
+struct View {
+    read_at_ms: Option<i64>,
+    /// The page in use; `None`: nothing was open anywhere at the last reading.
+    page: Option<PageNo>,
+    version: u64,
+    open: BTreeSet<BucketNo>,
+    /// Buckets of the page that were found to have at most so many.
+    at_most: HashMap<BucketNo, u32>,
+    /// How many buckets the item had at the last reading: a restock makes more.
+    buckets: u32,
+}
+
+impl Gate {
+    /// A bucket to try for `quantity` units of an item that has `buckets`.
+    pub async fn pick(
+        &self,
+        store: &Store,
+        offer: &Offer,
+        buckets: u32,
+        quantity: u32,
+        now: Timestamp,
+        roll: u32,
+    ) -> Result<Pick, StoreError> {
+        let view = self.view(offer);
+        // Held while reading: presses that come together share one read.
+        let mut view = view.lock().await;
+        let now_ms = now.as_millisecond();
+        if !view.is_fresh(now_ms, buckets) {
+            view.read(store, offer, buckets, now_ms, roll).await?;
+        }
+        if let Some(bucket) = view.choose(quantity, roll) {
+            return Ok(Pick::Bucket(bucket));
+        }
+        // This page is used up; look for another one before saying that there is nothing.
+        if pages(buckets) > 1 && view.page.is_some() {
+            view.read_all(store, offer, buckets, now_ms, roll).await?;
+            if let Some(bucket) = view.choose(quantity, roll) {
+                return Ok(Pick::Bucket(bucket));
+            }
+        }
+        Ok(Pick::Nothing { available: view.best_seen() })
+    }
+
+    /// Notes that a bucket was found to have only `free` units.
+    pub async fn found(&self, offer: &Offer, bucket: BucketNo, free: u32) {
+        let view = self.view(offer);
+        view.lock().await.at_most.insert(bucket, free);
+    }
+
+    fn view(&self, offer: &Offer) -> Arc<tokio::sync::Mutex<View>> {
+        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        if items.len() >= CAPACITY && !items.contains_key(offer) {
+            items.clear();
+        }
+        items.entry(offer.clone()).or_default().clone()
+    }
+}
+
+impl View {
+    fn is_fresh(&self, now_ms: i64, buckets: u32) -> bool {
+        let fresh = self.read_at_ms.is_some_and(|read_at_ms| (0..FRESH_FOR_MS).contains(&(now_ms - read_at_ms)));
+        fresh && self.buckets == buckets
+    }
+
+    /// Reads the page in use again, or looks at all of them if none is.
+    async fn read(
+        &mut self,
+        store: &Store,
+        offer: &Offer,
+        buckets: u32,
+        now_ms: i64,
+        roll: u32,
+    ) -> Result<(), StoreError> {
+        let first = self.read_at_ms.is_none();
+        let page = match self.page {
+            Some(page) => page,
+            // Running functions spread over the pages.
+            None if first => roll.checked_rem(pages(buckets)).unwrap_or(0),
+            None => return self.read_all(store, offer, buckets, now_ms, roll).await,
+        };
+        let read = store.pages(offer, &[page]).await?.pop();
+        let content = read.map_or_else(|| Page::untold(page, buckets), |(_, content)| content);
+        self.turn_to(Some((page, content)), buckets, now_ms);
+        Ok(())
+    }
+
+    /// Reads all pages and turns to one with something open.
+    async fn read_all(
+        &mut self,
+        store: &Store,
+        offer: &Offer,
+        buckets: u32,
+        now_ms: i64,
+        roll: u32,
+    ) -> Result<(), StoreError> {
+        let numbers: Vec<PageNo> = (0..pages(buckets)).collect();
+        let mut read: HashMap<PageNo, Page> = store.pages(offer, &numbers).await?.into_iter().collect();
+        let mut content = |page| read.remove(&page).unwrap_or_else(|| Page::untold(page, buckets));
+        let mut open: Vec<(PageNo, Page)> = numbers.into_iter().map(|page| (page, content(page))).collect();
+        let used_up = |page: PageNo| {
+            self.page == Some(page) && !self.open.iter().any(|bucket| self.at_most.get(bucket) != Some(&0))
+        };
+        open.retain(|(page, content)| !content.open.is_empty() && !used_up(*page));
+        let chosen = match open.len() {
+            0 => None,
+            count => Some(open.swap_remove(index(roll, count))),
+        };
+        self.turn_to(chosen, buckets, now_ms);
+        Ok(())
+    }
+
+    fn turn_to(&mut self, page: Option<(PageNo, Page)>, buckets: u32, now_ms: i64) {
+        self.read_at_ms = Some(now_ms);
+        self.buckets = buckets;
+        let number = page.as_ref().map(|(number, _)| *number);
+        let content = page.map(|(_, content)| content).unwrap_or_default();
+        // A page told nothing new: what was found since still holds. Otherwise buckets may have opened again.
+        if number != self.page || content.version != self.version {
+            self.at_most.clear();
+        }
+        (self.page, self.version, self.open) = (number, content.version, content.open);
+    }
+
+    fn choose(&self, quantity: u32, roll: u32) -> Option<BucketNo> {
+        let has = |bucket: &&BucketNo| self.at_most.get(bucket).is_none_or(|at_most| *at_most >= quantity);
+        let candidates: Vec<BucketNo> = self.open.iter().filter(has).copied().collect();
+        candidates.get(index(roll, candidates.len())).copied()
+    }
+
+    fn best_seen(&self) -> u32 {
+        self.open.iter().filter_map(|bucket| self.at_most.get(bucket)).copied().max().unwrap_or(0)
+    }
+}
+
+/// A place in a list of `length`, by a random number.
+fn index(roll: u32, length: usize) -> usize {
+    usize::try_from(roll).unwrap_or(0).checked_rem(length).unwrap_or(0)
+}

@@ -1,0 +1,102 @@
+//! What a buyer sees of their own orders.
+
+use domain::Timestamp;
+use domain::ids::{BuyerKey, Offer, OrderId};
+use domain::money::{Currency, amount};
+use domain::order::Order;
+use store::{Store, StoreError};
+
+use crate::sales::Sales;
+
+/// Orders in a list: the newest. A buyer with more has them all in the shop's own books.
+const LISTED: u16 = 100;
+
+/// An order, or an accepted purchase that will become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderView {
+    /// Accepted; the order is being made.
+    Queued(Queued),
+    /// The order.
+    Order(Box<Order>),
+}
+
+/// An accepted purchase without an order yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The number the order will have.
+    pub id: OrderId,
+    /// What.
+    pub offer: Offer,
+    /// How many.
+    pub quantity: u32,
+    /// Name, amount and currency, if the item is known.
+    pub item: Option<(String, i64, Currency)>,
+}
+
+impl OrderView {
+    fn id(&self) -> &OrderId {
+        match self {
+            Self::Queued(queued) => &queued.id,
+            Self::Order(order) => &order.id,
+        }
+    }
+}
+
+/// One order of a buyer's; another buyer's does not exist.
+pub async fn order(
+    store: &Store,
+    sales: &Sales,
+    buyer: &BuyerKey,
+    id: &OrderId,
+    now: Timestamp,
+) -> Result<Option<OrderView>, StoreError> {
+    if id.buyer() != *buyer {
+        return Ok(None);
+    }
+    if let Some(order) = store.order(id).await? {
+        return Ok(Some(OrderView::Order(Box::new(order))));
+    }
+    let queued = queued(store, sales, buyer, now).await?;
+    if let Some(queued) = queued.into_iter().find(|queued| queued.id == *id) {
+        return Ok(Some(OrderView::Queued(queued)));
+    }
+    // The order may have been made, and even ended, between the two reads.
+    Ok(store.order(id).await?.map(|order| OrderView::Order(Box::new(order))))
+}
+
+/// A buyer's orders, the newest first.
+pub async fn orders(
+    store: &Store,
+    sales: &Sales,
+    buyer: &BuyerKey,
+    now: Timestamp,
+) -> Result<Vec<OrderView>, StoreError> {
+    // Claims first: a purchase that becomes an order between the two reads is seen twice, never not at all.
+    let queued = queued(store, sales, buyer, now).await?;
+    let mut views: Vec<OrderView> =
+        store.orders_of(buyer, LISTED).await?.into_iter().map(|order| OrderView::Order(Box::new(order))).collect();
+    for queued in queued {
+        if !views.iter().any(|view| *view.id() == queued.id) {
+            views.push(OrderView::Queued(queued));
+        }
+    }
+    views.sort_by(|one, other| other.id().cmp(one.id()));
+    Ok(views)
+}
+
+async fn queued(store: &Store, sales: &Sales, buyer: &BuyerKey, now: Timestamp) -> Result<Vec<Queued>, StoreError> {
+    let mut queued = Vec::new();
+    for (sale, claims) in store.claims_of(buyer).await? {
+        let found = sales.get(store, &sale, now).await?;
+        for (item, claim) in claims.claims {
+            let known = found.as_ref().and_then(|found| found.items.get(&item));
+            queued.push(Queued {
+                id: claim.order,
+                quantity: claim.quantity,
+                item: known.map(|item| (item.name.clone(), amount(item.price, claim.quantity), item.currency.clone())),
+                offer: Offer { sale: sale.clone(), item },
+            });
+        }
+    }
+    Ok(queued)
+}

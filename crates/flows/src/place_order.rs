@@ -1,0 +1,138 @@
+//! An accepted purchase becomes an order, once, however often its message arrives.
+//!
+//! | stopped after | what is left | who repairs it |
+//! |---|---|---|
+//! | the claim is ORDERED | no order yet | the message comes again; if it is lost, reconcile sends it again |
+//! | the order is placed | no schedule | the message comes again; without it, reconcile closes the order after its deadline |
+//! | the schedule is made | nothing undone | |
+//!
+//! The claim is the arbiter: an order is only made for the purchase that has the buyer's claim. A purchase that lost it is
+//! recorded as FAILED and its units return; a failed order's steps are those of [`crate::close::finish`].
+
+use domain::Timestamp;
+use domain::claim::ClaimState;
+use domain::message::OrderMessage;
+use domain::money::{Currency, amount};
+use domain::order::{Order, Reason, Status};
+use domain::sale::{Item, Sale};
+use jiff::SignedDuration;
+use store::{ClaimWrite, Placed, Store, StoreError};
+
+use crate::close;
+use crate::sales::Sales;
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// There is a new order.
+    Made(Box<Order>),
+    /// There was one already, from the same message.
+    Before(Box<Order>),
+    /// The purchase could not become an order: it is FAILED, and its units are free again.
+    Failed(Reason),
+}
+
+/// Makes the order of a message.
+pub async fn place_order(
+    store: &Store,
+    sales: &Sales,
+    message: &OrderMessage,
+    now: Timestamp,
+) -> Result<Placement, StoreError> {
+    let offer = message.offer();
+    let found = match sales.get(store, &offer.sale, now).await? {
+        Some(found) => Some((found.sale.clone(), found.items.get(&offer.item).cloned())),
+        None => None,
+    };
+    let Some((sale, Some(item))) = found else {
+        return fail(store, message, Reason::UnknownItem, now).await;
+    };
+
+    // 1. The claim is this order's from now on: only the order's own end removes it.
+    if let ClaimWrite::Refused(claims) = store.mark_ordered(&offer, &message.order_id).await? {
+        let marked_before = claims
+            .claims
+            .get(&offer.item)
+            .is_some_and(|claim| claim.order == message.order_id && claim.state == ClaimState::Ordered);
+        if !marked_before {
+            return fail(store, message, Reason::ClaimLost, now).await;
+        }
+    }
+
+    // 2. The order.
+    let order = pending(message, &sale, &item, now);
+    let (order, new) = match store.place(&order).await? {
+        Placed::New => (order, true),
+        Placed::Existing(existing) => (*existing, false),
+    };
+
+    // 3. Its deadline. One that is there is this one; an order that has ended needs none.
+    if order.status == Status::PendingPayment {
+        let soonest = now.saturating_add(SignedDuration::from_secs(1)).unwrap_or(now);
+        store.schedule_deadline(&order.id, order.pay_by.max(soonest), order.trace.as_deref()).await?;
+    }
+    Ok(if new { Placement::Made(Box::new(order)) } else { Placement::Before(Box::new(order)) })
+}
+
+fn pending(message: &OrderMessage, sale: &Sale, item: &Item, now: Timestamp) -> Order {
+    let window = SignedDuration::from_secs(i64::from(sale.payment_window_s));
+    Order {
+        id: message.order_id.clone(),
+        buyer_name: message.buyer.clone(),
+        sale: sale.id.clone(),
+        item: item.id.clone(),
+        item_name: item.name.clone(),
+        quantity: message.quantity,
+        amount: amount(item.price, message.quantity),
+        currency: item.currency.clone(),
+        bucket: message.bucket,
+        status: Status::PendingPayment,
+        reason: None,
+        created_at: now,
+        pay_by: now.saturating_add(window).unwrap_or(now),
+        paid_at: None,
+        closed_at: None,
+        trace: message.trace.clone(),
+    }
+}
+
+/// Records that a purchase could not become an order, and returns its units.
+///
+/// The order's row decides between this and an order that another copy of the message made: whoever puts it first. Stopped after
+/// that, the holder is still in its bucket, and reconcile finishes.
+pub async fn fail(
+    store: &Store,
+    message: &OrderMessage,
+    reason: Reason,
+    now: Timestamp,
+) -> Result<Placement, StoreError> {
+    // ISO 4217's code for "no currency": nothing is to be paid.
+    let no_currency = Currency::parse("XXX")
+        .map_err(|error| StoreError::Permanent { operation: "fail an order", detail: error.to_string() })?;
+    let failed = Order {
+        id: message.order_id.clone(),
+        buyer_name: message.buyer.clone(),
+        sale: message.sale_id.clone(),
+        item: message.item_id.clone(),
+        item_name: message.item_id.to_string(),
+        quantity: message.quantity,
+        amount: 0,
+        currency: no_currency,
+        bucket: message.bucket,
+        status: Status::Failed,
+        reason: Some(reason),
+        created_at: now,
+        pay_by: now,
+        paid_at: None,
+        closed_at: Some(now),
+        trace: message.trace.clone(),
+    };
+    match store.place(&failed).await? {
+        Placed::New => {}
+        Placed::Existing(existing) if existing.status == Status::Failed => {}
+        // A late copy of a message whose order has long been made.
+        Placed::Existing(existing) => return Ok(Placement::Before(existing)),
+    }
+    close::finish(store, &failed).await?;
+    Ok(Placement::Failed(reason))
+}

@@ -1,0 +1,304 @@
+//! The press of the button: a claim, a hold, a message. Two writes and one send; nothing to undo.
+//!
+//! | stopped after | what is left | who repairs it |
+//! |---|---|---|
+//! | the claim | a claim without stock | the buyer's next press goes on with it; nobody else is kept from anything |
+//! | a move of the claim | the same, at another bucket | the same |
+//! | the hold | stock held, claim HELD, no message | the buyer's next press, or reconcile sends the message |
+//! | the message | nothing undone | order-consumer makes the order |
+//!
+//! Two requests may work on one order at the same time: the same key sent twice, or a try taken for abandoned. Each asks the
+//! claim before it leaves a bucket, so the order can only hold where the claim says. A hold that arrives after its order has
+//! moved on is a holder that no claim points to: reconcile returns it.
+
+use std::time::{Duration, Instant};
+
+use domain::Timestamp;
+use domain::claim::{BuyerClaims, Claim, ClaimState, Press, Standing};
+use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
+use domain::message::{OrderMessage, VERSION};
+use domain::sale::{Item, Phase, SaleWithItems};
+use jiff::SignedDuration;
+use store::{ClaimWrite, Hold, NewClaim, Store, StoreError};
+
+use crate::gate::{Gate, Pick};
+use crate::limits::Limits;
+use crate::sales::Sales;
+
+/// Buckets tried for one press. At the very end of a sale many are found empty; past this, another press is fairer to the others.
+const BUCKETS_TRIED: u32 = 12;
+/// A buyer's claims and answers are kept this long after the sale: longer than any message lives.
+const CLAIMS_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// What a buyer asks for.
+#[derive(Clone, Debug)]
+pub struct Purchase {
+    /// What.
+    pub offer: Offer,
+    /// Who.
+    pub buyer: Buyer,
+    /// The buyer's short name.
+    pub buyer_key: BuyerKey,
+    /// How many.
+    pub quantity: u32,
+    /// The buyer's own name for this try.
+    pub key: Option<IdempotencyKey>,
+    /// When.
+    pub now: Timestamp,
+    /// Random bits: for the order's number and the choice of a bucket.
+    pub random: u32,
+    /// The trace of the request.
+    pub trace: Option<String>,
+}
+
+/// An accepted purchase.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The order there is, or will be.
+    pub order: OrderId,
+    /// How long the hold took; `None`: the purchase was answered before.
+    pub hold_took: Option<Duration>,
+    /// Why the message could not be sent, if it could not: reconcile will send it.
+    pub unsent: Option<StoreError>,
+}
+
+/// Why a purchase is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No such sale.
+    #[error("there is no such sale")]
+    UnknownSale,
+    /// No such item in the sale.
+    #[error("there is no such item in this sale")]
+    UnknownItem,
+    /// Too early.
+    #[error("the sale has not started")]
+    NotStarted,
+    /// Too late.
+    #[error("the sale is over")]
+    Ended,
+    /// Stopped for now.
+    #[error("the sale is paused")]
+    Paused,
+    /// More than one buyer may have.
+    #[error("a buyer may have {limit} of this item at the most")]
+    LimitExceeded {
+        /// The most.
+        limit: u32,
+    },
+    /// Nothing free for this quantity.
+    #[error("sold out")]
+    SoldOut {
+        /// What a smaller quantity could perhaps still get.
+        available: u32,
+    },
+    /// The buyer has a live order.
+    #[error("there is a live order already")]
+    Duplicate(OrderId),
+    /// The idempotency key was used for something else.
+    #[error("this Idempotency-Key was used for another request")]
+    Mismatch,
+    /// Too fast.
+    #[error("too many requests")]
+    RateLimited {
+        /// When to try again.
+        retry_after_ms: i64,
+    },
+    /// Other buyers took every bucket that was tried.
+    #[error("too many buyers at once")]
+    Busy,
+    /// The database did not answer.
+    #[error(transparent)]
+    Unavailable(#[from] StoreError),
+}
+
+/// What a running `seckill` function remembers between presses.
+#[derive(Debug)]
+pub struct Seckill {
+    /// The store.
+    pub store: Store,
+    /// Sales.
+    pub sales: Sales,
+    /// What is open.
+    pub gate: Gate,
+    /// Rate limits.
+    pub limits: Limits,
+}
+
+impl Seckill {
+    /// A function that has just started.
+    pub fn new(store: Store) -> Self {
+        Self { store, sales: Sales::default(), gate: Gate::default(), limits: Limits::default() }
+    }
+
+    /// Takes a press.
+    pub async fn purchase(&self, purchase: &Purchase) -> Result<Accepted, Refusal> {
+        let Purchase { offer, now, .. } = purchase;
+        let found = self.sales.get(&self.store, &offer.sale, *now).await?.ok_or(Refusal::UnknownSale)?;
+        let SaleWithItems { sale, items } = found.as_ref();
+        let item = items.get(&offer.item).ok_or(Refusal::UnknownItem)?;
+        if purchase.quantity > item.limit_per_buyer {
+            return Err(Refusal::LimitExceeded { limit: item.limit_per_buyer });
+        }
+        match sale.phase(*now) {
+            Phase::Open => {}
+            Phase::Draft | Phase::Scheduled => return Err(Refusal::NotStarted),
+            Phase::Paused => return self.unless_answered(purchase, item, Refusal::Paused).await,
+            Phase::Ended | Phase::Closed => return self.unless_answered(purchase, item, Refusal::Ended).await,
+        }
+        let limited = self.limits.admit(sale, offer, &purchase.buyer_key, *now);
+        limited.map_err(|retry_after_ms| Refusal::RateLimited { retry_after_ms })?;
+
+        let bucket = match self.pick(purchase, item, purchase.quantity, purchase.random).await? {
+            Pick::Bucket(bucket) => bucket,
+            Pick::Nothing { available } => {
+                return self.unless_answered(purchase, item, Refusal::SoldOut { available }).await;
+            }
+        };
+        let order = OrderId::new(*now, &purchase.buyer_key, purchase.random);
+        let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held };
+        let new = NewClaim {
+            offer,
+            buyer: &purchase.buyer,
+            claim: &claim,
+            key: purchase.key.as_ref(),
+            expires: sale.ends_at.saturating_add(CLAIMS_KEPT).unwrap_or(sale.ends_at),
+        };
+        let (written, claims) = self.store.claim(&new).await?;
+        match written {
+            ClaimWrite::Done => {
+                self.tidy(purchase, &claims).await;
+                let keys = purchase.key.iter().cloned().collect();
+                self.hold_and_send(purchase, item, claim, keys).await
+            }
+            ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
+                Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
+                Standing::GoOn(claim) => self.go_on(purchase, item, claim, &claims).await,
+                Standing::Duplicate(order) => Err(Refusal::Duplicate(order)),
+                Standing::Mismatch => Err(Refusal::Mismatch),
+                // The write was refused because of a claim or a key, and both are gone again.
+                Standing::Free => Err(Refusal::Busy),
+            },
+        }
+    }
+
+    /// A refusal, unless this buyer's key was answered before: the answer to a key does not change because the sale went on.
+    /// Without a key a refusal costs nothing.
+    async fn unless_answered(&self, purchase: &Purchase, item: &Item, refusal: Refusal) -> Result<Accepted, Refusal> {
+        if purchase.key.is_none() {
+            return Err(refusal);
+        }
+        let (claims, _) = self.store.claims(&purchase.buyer_key, &purchase.offer.sale).await?;
+        let known = purchase.key.as_ref().is_some_and(|key| claims.keys.contains_key(key));
+        match claims.standing(&press(purchase)) {
+            Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
+            Standing::GoOn(claim) if known => self.go_on(purchase, item, claim, &claims).await,
+            Standing::Mismatch => Err(Refusal::Mismatch),
+            Standing::GoOn(_) | Standing::Duplicate(_) | Standing::Free => Err(refusal),
+        }
+    }
+
+    /// Goes on with an unfinished try of this buyer's. Its quantity stays: its stock may be held already.
+    async fn go_on(
+        &self,
+        purchase: &Purchase,
+        item: &Item,
+        claim: Claim,
+        claims: &BuyerClaims,
+    ) -> Result<Accepted, Refusal> {
+        let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
+        let mut keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
+        if let Some(key) = purchase.key.as_ref().filter(|key| !keys.contains(key)) {
+            match self.store.adopt_key(&purchase.offer, &claim, key).await? {
+                ClaimWrite::Done => keys.push(key.clone()),
+                ClaimWrite::Refused(_) => return Err(Refusal::Busy),
+            }
+        }
+        self.hold_and_send(purchase, item, claim, keys).await
+    }
+
+    async fn hold_and_send(
+        &self,
+        purchase: &Purchase,
+        item: &Item,
+        claim: Claim,
+        keys: Vec<IdempotencyKey>,
+    ) -> Result<Accepted, Refusal> {
+        let began = Instant::now();
+        let claim = self.hold(purchase, item, claim, &keys).await?;
+        let hold_took = Some(began.elapsed());
+        let message = OrderMessage {
+            version: VERSION,
+            order_id: claim.order.clone(),
+            buyer: purchase.buyer.clone(),
+            sale_id: purchase.offer.sale.clone(),
+            item_id: purchase.offer.item.clone(),
+            quantity: claim.quantity,
+            bucket: claim.bucket,
+            trace: purchase.trace.clone(),
+        };
+        // Claim and hold are durable: a queue that is down delays the order and loses nothing. Reconcile sends the message.
+        let unsent = self.store.send_order(&message).await.err();
+        Ok(Accepted { order: claim.order, hold_took, unsent })
+    }
+
+    /// Holds the claim's units, in its bucket or in the next one that has them.
+    async fn hold(
+        &self,
+        purchase: &Purchase,
+        item: &Item,
+        mut claim: Claim,
+        keys: &[IdempotencyKey],
+    ) -> Result<Claim, Refusal> {
+        let offer = &purchase.offer;
+        let mut roll = purchase.random;
+        for tried in 1..=BUCKETS_TRIED {
+            match self.store.hold(offer, claim.bucket, &claim.order, claim.quantity).await? {
+                Hold::Held => return Ok(claim),
+                Hold::Full { free } => self.gate.found(offer, claim.bucket, free).await,
+            }
+            roll = roll.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+            let next = match tried {
+                BUCKETS_TRIED => Err(Refusal::Busy),
+                _ => match self.pick(purchase, item, claim.quantity, roll).await? {
+                    Pick::Bucket(bucket) => Ok(bucket),
+                    Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
+                },
+            };
+            let written = match &next {
+                Ok(bucket) => self.store.move_claim(offer, &claim, *bucket).await?,
+                Err(_) => self.store.withdraw_claim(offer, &claim, keys).await?,
+            };
+            match (written, next) {
+                (ClaimWrite::Done, Ok(bucket)) => claim.bucket = bucket,
+                (ClaimWrite::Done, Err(refusal)) => return Err(refusal),
+                // Another request works on the same order and was quicker: follow it.
+                (ClaimWrite::Refused(claims), next) => match claims.claims.get(&offer.item) {
+                    Some(now) if now.order == claim.order && now.state == ClaimState::Ordered => return Ok(now.clone()),
+                    Some(now) if now.order == claim.order => claim = now.clone(),
+                    Some(now) => return Err(Refusal::Duplicate(now.order.clone())),
+                    None => return Err(next.err().unwrap_or(Refusal::Busy)),
+                },
+            }
+        }
+        Err(Refusal::Busy)
+    }
+
+    async fn pick(&self, purchase: &Purchase, item: &Item, quantity: u32, roll: u32) -> Result<Pick, StoreError> {
+        self.gate.pick(&self.store, &purchase.offer, item.layout.buckets(), quantity, purchase.now, roll).await
+    }
+
+    /// Forgets old answers of a buyer who has many. A failure changes nothing: the next press tries again.
+    async fn tidy(&self, purchase: &Purchase, claims: &BuyerClaims) {
+        let keys = claims.keys_to_forget();
+        if !keys.is_empty()
+            && let Err(error) = self.store.forget_keys(&purchase.buyer_key, &purchase.offer.sale, &keys).await
+        {
+            tracing::warn!(%error, "old idempotency keys were not forgotten");
+        }
+    }
+}
+
+fn press(purchase: &Purchase) -> Press<'_> {
+    Press { item: &purchase.offer.item, quantity: purchase.quantity, key: purchase.key.as_ref(), now: purchase.now }
+}

@@ -1,0 +1,286 @@
+//! Every minute: whatever a crash left between two steps is finished, and the totals are proved.
+//!
+//! Reconcile walks the buckets of every sale that is looked after. Each holder that is old enough leads to its order and
+//! its claim, and [`domain::repair::verdict`] says what to do. All it does are the other flows' own steps, so it can run
+//! twice, at the same time as they, or stop anywhere. A second run finds nothing to do.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use domain::Timestamp;
+use domain::availability::{Page, PageChange, PageNo, buckets_on, pages};
+use domain::bucket::{Bucket, BucketNo};
+use domain::ids::{Offer, OrderId, SaleId};
+use domain::message::{OrderMessage, VERSION};
+use domain::order::{Order, Reason};
+use domain::repair::{Verdict, is_due, verdict};
+use domain::sale::{Item, Phase, Sale, SaleWithItems};
+use futures::stream::{self, StreamExt};
+use jiff::SignedDuration;
+use store::{Store, StoreError};
+
+use crate::audit::Totals;
+use crate::close::{self, Cause};
+use crate::place_order;
+use crate::stock;
+
+/// Holders worked on at the same time.
+const AT_ONCE: usize = 8;
+/// A sale that is over and has nothing held for this long needs no more looking after. Longer than any request in flight.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(10);
+/// Time for laying out what a preheat left undone, in one run.
+const LAY_OUT_FOR: Duration = Duration::from_secs(60);
+
+/// What one run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Sales looked at.
+    pub sales: u32,
+    /// Holders looked at.
+    pub holders: u64,
+    /// Messages sent again.
+    pub sent_again: u32,
+    /// Orders closed whose schedule was lost.
+    pub closed: u32,
+    /// Closed or failed orders finished.
+    pub finished: u32,
+    /// Paid orders whose units are counted as sold now.
+    pub confirmed: u32,
+    /// Purchases that had lost their claim.
+    pub failed: u32,
+    /// Late holds returned.
+    pub released: u32,
+    /// Buckets laid out.
+    pub laid_out: u32,
+    /// Buckets put right on their page.
+    pub pages_mended: u32,
+    /// Sales that need no more looking after.
+    pub settled: u32,
+    /// Units too few or too many, over all items, without their signs.
+    pub drift: u64,
+    /// What is wrong, in words.
+    pub findings: Vec<String>,
+    /// Steps that did not work this time.
+    pub errors: Vec<String>,
+}
+
+impl Report {
+    /// Whether anything had to be done.
+    pub fn found_nothing(&self) -> bool {
+        let quiet = Report { sales: self.sales, holders: self.holders, settled: self.settled, ..Report::default() };
+        *self == quiet
+    }
+
+    fn count(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Leave => {}
+            Verdict::SendAgain => self.sent_again += 1,
+            Verdict::Close => self.closed += 1,
+            Verdict::FinishClose => self.finished += 1,
+            Verdict::Confirm => self.confirmed += 1,
+            Verdict::Fail => self.failed += 1,
+            Verdict::Release => self.released += 1,
+        }
+    }
+}
+
+/// Runs once. An error at one holder, item or sale does not keep the others from being looked at.
+pub async fn reconcile(store: &Store, now: Timestamp) -> Result<Report, StoreError> {
+    let mut report = Report::default();
+    for id in store.watched_sales().await? {
+        report.sales += 1;
+        if let Err(error) = sale(store, &id, now, &mut report).await {
+            report.errors.push(format!("sale {id}: {error}"));
+        }
+    }
+    Ok(report)
+}
+
+async fn sale(store: &Store, id: &SaleId, now: Timestamp, report: &mut Report) -> Result<(), StoreError> {
+    let Some(SaleWithItems { sale, items }) = store.sale(id).await? else { return Ok(()) };
+    let errors_before = report.errors.len();
+    let mut held = 0;
+    for item in items.values() {
+        let offer = Offer { sale: id.clone(), item: item.id.clone() };
+        match reconcile_item(store, &offer, item, now, report).await {
+            Ok(item_held) => held += item_held,
+            Err(error) => report.errors.push(format!("item {offer}: {error}")),
+        }
+    }
+    if held == 0 && report.errors.len() == errors_before && is_over(&sale, now) {
+        store.watch_sale(&sale, false).await?;
+        report.settled += 1;
+    }
+    Ok(())
+}
+
+fn is_over(sale: &Sale, now: Timestamp) -> bool {
+    let since = match sale.phase(now) {
+        Phase::Ended => sale.ends_at.max(sale.changed_at),
+        Phase::Closed => sale.changed_at,
+        Phase::Draft | Phase::Scheduled | Phase::Open | Phase::Paused => return false,
+    };
+    now.duration_since(since) >= SETTLED_AFTER
+}
+
+/// Walks an item's buckets, page by page. Returns how many units are held.
+async fn reconcile_item(
+    store: &Store,
+    offer: &Offer,
+    item: &Item,
+    now: Timestamp,
+    report: &mut Report,
+) -> Result<u64, StoreError> {
+    let buckets = item.layout.buckets();
+    if item.laid_out < buckets {
+        stock::lay_out_missing(store, offer, item, Instant::now() + LAY_OUT_FOR).await?;
+        report.laid_out += buckets - item.laid_out;
+    }
+    let mut totals = Totals::default();
+    for page in 0..pages(buckets) {
+        let on_page = buckets_on(page, buckets);
+        let mut read = store.buckets(offer, on_page.clone()).await?;
+        let missing: Vec<BucketNo> =
+            on_page.clone().filter(|number| read.binary_search_by_key(number, |(read, _)| *read).is_err()).collect();
+        if !missing.is_empty() {
+            stock::lay_out(store, offer, item, &missing).await?;
+            report.laid_out += u32::try_from(missing.len()).unwrap_or(u32::MAX);
+            read = store.buckets(offer, on_page.clone()).await?;
+        }
+        totals.add(item, on_page.start, on_page.end, &read);
+        holders(store, offer, &read, now, report).await?;
+        mend_page(store, offer, page, buckets, &read, report).await?;
+    }
+    let audit = totals.audit(item);
+    report.drift += audit.drift.unsigned_abs();
+    report.findings.extend(audit.findings.into_iter().map(|finding| format!("{offer}: {finding}")));
+    Ok(totals.held())
+}
+
+/// A holder that is old enough to be looked at.
+struct Holder {
+    bucket: BucketNo,
+    order: OrderId,
+    quantity: u32,
+}
+
+async fn holders(
+    store: &Store,
+    offer: &Offer,
+    read: &[(BucketNo, Bucket)],
+    now: Timestamp,
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    let due: Vec<Holder> = read
+        .iter()
+        .flat_map(|(number, bucket)| bucket.holders.iter().map(move |(order, quantity)| (*number, order, *quantity)))
+        .filter(|(_, order, _)| is_due(order, now))
+        .map(|(bucket, order, quantity)| Holder { bucket, order: order.clone(), quantity })
+        .collect();
+    report.holders += u64::try_from(due.len()).unwrap_or(u64::MAX);
+    let orders = store.orders(due.iter().map(|holder| &holder.order).collect::<BTreeSet<_>>()).await?;
+    let done: Vec<(OrderId, Result<Verdict, StoreError>)> = stream::iter(due)
+        .map(|holder| {
+            let order = orders.get(&holder.order);
+            async move { (holder.order.clone(), put_right(store, offer, &holder, order, now).await) }
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    for (order, result) in done {
+        match result {
+            Ok(Verdict::Leave) => {}
+            Ok(verdict) => {
+                tracing::info!(order_id = %order, ?verdict, "reconciled");
+                report.count(verdict);
+            }
+            Err(error) => report.errors.push(format!("order {order}: {error}")),
+        }
+    }
+    Ok(())
+}
+
+async fn put_right(
+    store: &Store,
+    offer: &Offer,
+    holder: &Holder,
+    order: Option<&Order>,
+    now: Timestamp,
+) -> Result<Verdict, StoreError> {
+    let Holder { bucket, order: id, quantity } = holder;
+    // Most holders belong to orders that are waiting for their payment, and are told by the order alone.
+    let (claims, buyer) = match order {
+        Some(_) => Default::default(),
+        None => store.claims(&id.buyer(), &offer.sale).await?,
+    };
+    let claim = claims.claims.get(&offer.item);
+    let verdict = verdict(id, *bucket, order, claim, now);
+    let message = || {
+        let buyer = buyer.clone().or_else(|| order.map(|order| order.buyer_name.clone()));
+        let buyer = buyer.ok_or_else(|| StoreError::Permanent {
+            operation: "reconcile",
+            detail: format!("order {id} has neither a claim nor an order that names its buyer"),
+        });
+        buyer.map(|buyer| OrderMessage {
+            version: VERSION,
+            order_id: id.clone(),
+            buyer,
+            sale_id: offer.sale.clone(),
+            item_id: offer.item.clone(),
+            quantity: *quantity,
+            bucket: *bucket,
+            trace: None,
+        })
+    };
+    match verdict {
+        Verdict::Leave => {}
+        Verdict::SendAgain => store.send_order(&message()?).await?,
+        Verdict::Close => {
+            close::close(store, id, Cause::Deadline, now).await?;
+        }
+        Verdict::FinishClose => {
+            if let Some(order) = order {
+                close::finish(store, order).await?;
+            }
+        }
+        Verdict::Confirm => {
+            store.confirm(offer, *bucket, id, *quantity).await?;
+        }
+        Verdict::Fail => {
+            place_order::fail(store, &message()?, Reason::ClaimLost, now).await?;
+        }
+        Verdict::Release => {
+            store.release(offer, *bucket, id, *quantity).await?;
+        }
+    }
+    Ok(verdict)
+}
+
+/// Puts a page right that does not tell what its buckets are. The stream may be behind: what it will say is not wrong yet, and
+/// saying it first does no harm.
+async fn mend_page(
+    store: &Store,
+    offer: &Offer,
+    page: PageNo,
+    buckets: u32,
+    read: &[(BucketNo, Bucket)],
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    let told = store.pages(offer, &[page]).await?.pop();
+    let told = told.map_or_else(|| Page::untold(page, buckets), |(_, page)| page);
+    let is_open = |(number, bucket): &(BucketNo, Bucket)| (bucket.free > 0).then_some(*number);
+    let open: BTreeSet<BucketNo> = read.iter().filter_map(is_open).collect();
+    let change = PageChange {
+        opened: open.difference(&told.open).copied().collect(),
+        closed: told.open.difference(&open).copied().collect(),
+    };
+    if change == PageChange::default() {
+        return Ok(());
+    }
+    store.turn_page(offer, page, &change).await?;
+    report.pages_mended += u32::try_from(change.opened.len() + change.closed.len()).unwrap_or(u32::MAX);
+    // A unit may have come back between reading the bucket and closing it here: look again, and open it again.
+    let again = store.buckets(offer, change.closed.iter().copied()).await?;
+    let opened: BTreeSet<BucketNo> = again.iter().filter_map(is_open).collect();
+    store.turn_page(offer, page, &PageChange { opened, closed: BTreeSet::new() }).await
+}

@@ -1,0 +1,139 @@
+//! An operator sets up a sale and changes it.
+
+use domain::Timestamp;
+use domain::ids::{ItemId, Offer, SaleId};
+use domain::sale::{FieldError, Item, Sale, SaleChange, SaleState, SaleWithItems, check, same_goods};
+use store::{SaleWrite, Store, StoreError};
+
+/// Why a set-up was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum SetUpError {
+    /// No such sale.
+    #[error("there is no such sale")]
+    UnknownSale,
+    /// No such item in the sale.
+    #[error("there is no such item in this sale")]
+    UnknownItem,
+    /// Fields that must be different.
+    #[error("the sale is not valid")]
+    Invalid(Vec<FieldError>),
+    /// Not possible in the sale's state; with what to do instead.
+    #[error("{0}")]
+    WrongState(&'static str),
+    /// Somebody else changed the sale at the same moment, again and again.
+    #[error("the sale was changed by somebody else at the same moment: try again")]
+    Changed,
+    /// The database did not answer.
+    #[error(transparent)]
+    Unavailable(#[from] StoreError),
+}
+
+/// What an operator fills in.
+#[derive(Clone, Debug)]
+pub struct SaleForm {
+    /// Name.
+    pub name: String,
+    /// Start.
+    pub starts_at: Timestamp,
+    /// End.
+    pub ends_at: Timestamp,
+    /// How long a buyer may take to pay.
+    pub payment_window_s: u32,
+    /// A buyer's cool-down.
+    pub buyer_cooldown_ms: u32,
+    /// Presses a second for an item that each running function lets through.
+    pub item_rate_per_second: Option<u32>,
+    /// Items; their layouts are ignored.
+    pub items: Vec<Item>,
+}
+
+/// Creates a sale.
+pub async fn create(store: &Store, id: SaleId, form: SaleForm, now: Timestamp) -> Result<SaleWithItems, SetUpError> {
+    let (sale, items) = filled_in(id, form, SaleState::Draft, 1, now)?;
+    match store.put_sale(&sale, &items, &[]).await? {
+        SaleWrite::Done => Ok(with_items(sale, items)),
+        SaleWrite::Changed => Err(SetUpError::Changed),
+    }
+}
+
+/// Edits a sale. Everything of a draft can be changed; once it is preheated, only names, times and limits.
+pub async fn edit(store: &Store, id: &SaleId, form: SaleForm, now: Timestamp) -> Result<SaleWithItems, SetUpError> {
+    let before = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+    let (sale, items) = filled_in(id.clone(), form, before.sale.state, before.sale.version + 1, now)?;
+    let written = match before.sale.state {
+        SaleState::Draft => {
+            let removed: Vec<ItemId> =
+                before.items.keys().filter(|id| !items.iter().any(|item| item.id == **id)).cloned().collect();
+            store.put_sale(&sale, &items, &removed).await?
+        }
+        SaleState::Ready | SaleState::Paused => {
+            if !same_goods(&before.items, &items) {
+                let why = "items of a preheated sale stay as they are, but for their names: restock to add units, or close it and create another";
+                return Err(SetUpError::WrongState(why));
+            }
+            for item in &items {
+                store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
+            }
+            store.put_sale_row(&sale, true).await?
+        }
+        SaleState::Closed => return Err(SetUpError::WrongState("a closed sale cannot be edited: create a new one")),
+    };
+    match written {
+        SaleWrite::Done => store.sale(id).await?.ok_or(SetUpError::UnknownSale),
+        SaleWrite::Changed => Err(SetUpError::Changed),
+    }
+}
+
+/// Pauses, resumes or closes a sale. One that is so already stays as it is.
+pub async fn change(
+    store: &Store,
+    id: &SaleId,
+    change: SaleChange,
+    now: Timestamp,
+) -> Result<SaleWithItems, SetUpError> {
+    const TRIES: u32 = 5;
+    for _ in 0..TRIES {
+        let found = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+        let state = found.sale.state.after(change).ok_or(SetUpError::WrongState(match found.sale.state {
+            SaleState::Draft => "the sale is a draft: preheat it first",
+            SaleState::Ready | SaleState::Paused | SaleState::Closed => "the sale is closed for good: create a new one",
+        }))?;
+        if state == found.sale.state {
+            return Ok(found);
+        }
+        // A draft has nothing to look after; anything else is looked after until reconcile finds it settled.
+        let watch = found.sale.state != SaleState::Draft;
+        let sale = Sale { state, version: found.sale.version + 1, changed_at: now, ..found.sale };
+        if store.put_sale_row(&sale, watch).await? == SaleWrite::Done {
+            return Ok(SaleWithItems { sale, items: found.items });
+        }
+    }
+    Err(SetUpError::Changed)
+}
+
+fn filled_in(
+    id: SaleId,
+    form: SaleForm,
+    state: SaleState,
+    version: u64,
+    now: Timestamp,
+) -> Result<(Sale, Vec<Item>), SetUpError> {
+    let sale = Sale {
+        id,
+        name: form.name,
+        starts_at: form.starts_at,
+        ends_at: form.ends_at,
+        payment_window_s: form.payment_window_s,
+        state,
+        buyer_cooldown_ms: form.buyer_cooldown_ms,
+        item_rate_per_second: form.item_rate_per_second,
+        version,
+        changed_at: now,
+    };
+    let errors = check(&sale, &form.items);
+    if errors.is_empty() { Ok((sale, form.items)) } else { Err(SetUpError::Invalid(errors)) }
+}
+
+fn with_items(sale: Sale, items: Vec<Item>) -> SaleWithItems {
+    SaleWithItems { sale, items: items.into_iter().map(|item| (item.id.clone(), item)).collect() }
+}

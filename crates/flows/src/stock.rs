@@ -1,0 +1,118 @@
+//! Stock is laid out, and added to. Neither ever touches a bucket that is there.
+//!
+//! An item's row says what is to be laid out (its layout); the buckets follow from it. Stopped in the middle, some are missing: preheating
+//! again, restocking or reconcile lays out the missing ones.
+
+use std::time::Instant;
+
+use domain::Timestamp;
+use domain::bucket::{MAX_SEGMENTS, MAX_STOCK, Segment};
+use domain::ids::{IdempotencyKey, Offer, SaleId};
+use domain::sale::{Item, Sale, SaleChange, SaleState, SaleWithItems};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use store::{SaleWrite, Store, StoreError};
+
+use crate::set_up::SetUpError;
+
+/// Buckets written at the same time.
+const AT_ONCE: usize = 32;
+/// After so many buckets it is noted how far it came.
+const NOTED_EVERY: u32 = 2_048;
+/// Tries when somebody else changes the sale at the same moment.
+const TRIES: u32 = 5;
+
+/// Preheats a sale: from now on it sells between its start and its end. Preheating again changes nothing that is there. Returns
+/// when all is laid out or at `until`; then the sale says how far it came, and preheating again goes on.
+pub async fn preheat(store: &Store, id: &SaleId, now: Timestamp, until: Instant) -> Result<SaleWithItems, SetUpError> {
+    for _ in 0..TRIES {
+        let SaleWithItems { sale, items } = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+        let state = sale.state.after(SaleChange::Preheat);
+        let state = state.ok_or(SetUpError::WrongState("a closed sale cannot be preheated: create a new one"))?;
+
+        // 1. What is to be laid out. Only ever written into an empty layout.
+        for item in items.values().filter(|item| item.layout.0.is_empty()) {
+            let segment = Segment::new(item.stock, item.limit_per_buyer, None);
+            store.extend_layout(&offer(&sale, item), &item.layout, &segment).await?;
+        }
+
+        // 2. The sale is ready: its items cannot be edited any more. An edit in between has changed the version: begin again.
+        if sale.state == SaleState::Draft {
+            let ready = Sale { state, version: sale.version + 1, changed_at: now, ..sale.clone() };
+            if store.put_sale_row(&ready, true).await? == SaleWrite::Changed {
+                continue;
+            }
+        }
+
+        // 3. The buckets.
+        let laid_out = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+        for item in laid_out.items.values() {
+            lay_out_missing(store, &offer(&laid_out.sale, item), item, until).await?;
+        }
+        return store.sale(id).await?.ok_or(SetUpError::UnknownSale);
+    }
+    Err(SetUpError::Changed)
+}
+
+/// Adds units to an item that is on sale. The same key again adds nothing.
+pub async fn restock(
+    store: &Store,
+    offer: &Offer,
+    quantity: u32,
+    key: Option<&IdempotencyKey>,
+    until: Instant,
+) -> Result<Item, SetUpError> {
+    for _ in 0..TRIES {
+        let SaleWithItems { sale, items } = store.sale(&offer.sale).await?.ok_or(SetUpError::UnknownSale)?;
+        let item = items.get(&offer.item).ok_or(SetUpError::UnknownItem)?;
+        match sale.state {
+            SaleState::Ready | SaleState::Paused => {}
+            SaleState::Draft => {
+                return Err(SetUpError::WrongState("a draft has no stock to add to: edit the item's stock"));
+            }
+            SaleState::Closed => return Err(SetUpError::WrongState("a closed sale cannot be restocked")),
+        }
+        let done_before = key.is_some_and(|key| item.layout.has(key));
+        if !done_before {
+            let total = item.layout.total() + u64::from(quantity);
+            if total > u64::from(MAX_STOCK) || item.layout.0.len() >= MAX_SEGMENTS {
+                return Err(SetUpError::WrongState("an item has at most 10000000 units and 1000 restocks"));
+            }
+            let segment = Segment::new(quantity, item.limit_per_buyer, key.cloned());
+            if store.extend_layout(offer, &item.layout, &segment).await? == SaleWrite::Changed {
+                continue;
+            }
+        }
+        let now = store.sale(&offer.sale).await?.and_then(|mut found| found.items.remove(&offer.item));
+        let item = now.ok_or(SetUpError::UnknownItem)?;
+        lay_out_missing(store, offer, &item, until).await?;
+        return Ok(item);
+    }
+    Err(SetUpError::Changed)
+}
+
+/// Lays out the buckets of an item from where it is known to have come, until `until`.
+pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: Instant) -> Result<(), StoreError> {
+    let buckets = item.layout.buckets();
+    let mut first = item.laid_out;
+    while first < buckets && Instant::now() < until {
+        let end = first.saturating_add(NOTED_EVERY).min(buckets);
+        let caps = (first..end).filter_map(|bucket| item.layout.cap(bucket).map(|cap| (bucket, cap)));
+        stream::iter(caps.map(Ok::<_, StoreError>))
+            .try_for_each_concurrent(AT_ONCE, |(bucket, cap)| store.lay_out(offer, bucket, cap))
+            .await?;
+        store.note_laid_out(offer, end).await?;
+        first = end;
+    }
+    Ok(())
+}
+
+/// Lays out these buckets of an item, where they are missing.
+pub async fn lay_out(store: &Store, offer: &Offer, item: &Item, buckets: &[u32]) -> Result<(), StoreError> {
+    let caps = buckets.iter().filter_map(|bucket| item.layout.cap(*bucket).map(|cap| (*bucket, cap)));
+    let writes = stream::iter(caps).map(|(bucket, cap)| store.lay_out(offer, bucket, cap));
+    writes.buffer_unordered(AT_ONCE).try_collect().await
+}
+
+fn offer(sale: &Sale, item: &Item) -> Offer {
+    Offer { sale: sale.id.clone(), item: item.id.clone() }
+}
