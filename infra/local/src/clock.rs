@@ -27,10 +27,7 @@ impl Clock {
     }
 
     /// Milliseconds since 1970.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that reads the wall clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
     pub fn now_ms(&self) -> i64 {
         match &self.0 {
             Source::Wall => SystemTime::now()

@@ -44,10 +44,7 @@ async fn start(runner: &Runner) -> std::io::Result<(TcpListener, Child)> {
     let child = Command::new(&runner.program)
         .env_clear()
         .envs(&runner.variables)
-        .env(
-            "AWS_LAMBDA_LOG_STREAM_NAME",
-            ids::log_stream(runner.clock.now_ms()),
-        )
+        .env("AWS_LAMBDA_LOG_STREAM_NAME", ids::log_stream(runner.clock.now_ms()))
         .env("AWS_LAMBDA_RUNTIME_API", address.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -96,10 +93,7 @@ async fn supervise(
     };
     // The connections end here, and with them anything parked; what the process still said is kept.
     connections.shutdown().await;
-    let _ = tokio::time::timeout(LAST_OUTPUT, async {
-        while output.join_next().await.is_some() {}
-    })
-    .await;
+    let _ = tokio::time::timeout(LAST_OUTPUT, async { while output.join_next().await.is_some() {} }).await;
     late_start.unwrap_or_else(|| exited(status))
 }
 
@@ -130,10 +124,7 @@ fn check_deadline(runner: &Runner, id: u64, now: Instant, child: &mut Child) -> 
         Deadline::Expired(current) => {
             let _ = child.start_kill();
             let error = timed_out(&current.request_id, timeout);
-            let said = error
-                .message
-                .replacen("RequestId: ", "", 1)
-                .replacen(" Error:", "", 1);
+            let said = error.message.replacen("RequestId: ", "", 1).replacen(" Error:", "", 1);
             runner.log.write(&said);
             runner.complete(current, Outcome::Failed(error));
             now + timeout
@@ -145,24 +136,13 @@ fn check_deadline(runner: &Runner, id: u64, now: Instant, child: &mut Child) -> 
 fn end(runner: &Arc<Runner>, id: u64, reason: &FunctionError) {
     let ended = runner.pool().ended(id, reason.clone(), Instant::now());
     if let Some(current) = ended.current {
-        let message = format!(
-            "RequestId: {} Error: {}",
-            current.request_id, reason.message
-        );
-        let error = FunctionError {
-            error_type: reason.error_type.clone(),
-            message,
-        };
+        let message = format!("RequestId: {} Error: {}", current.request_id, reason.message);
+        let error = FunctionError { error_type: reason.error_type.clone(), message };
         runner.complete(current, Outcome::Failed(error));
     }
     if let Some(failure) = ended.start_failure {
-        let FunctionError {
-            error_type,
-            message,
-        } = &failure;
-        runner.log.write(&format!(
-            "INIT_REPORT Status: error\tError Type: {error_type}\tMessage: {message}"
-        ));
+        let FunctionError { error_type, message } = &failure;
+        runner.log.write(&format!("INIT_REPORT Status: error\tError Type: {error_type}\tMessage: {message}"));
         tracing::warn!(function = %runner.function.name, error_type, message, "the function does not start");
         for invocation in ended.failed {
             runner.fail_waiting(invocation, failure.clone());
@@ -177,9 +157,7 @@ fn timed_out(request_id: &str, after: Duration) -> FunctionError {
     let seconds = after.as_secs_f64();
     FunctionError {
         error_type: "Sandbox.Timedout".into(),
-        message: format!(
-            "RequestId: {request_id} Error: Task timed out after {seconds:.2} seconds"
-        ),
+        message: format!("RequestId: {request_id} Error: Task timed out after {seconds:.2} seconds"),
     }
 }
 
@@ -188,14 +166,8 @@ fn exited(status: std::io::Result<ExitStatus>) -> FunctionError {
     let message = match status {
         Ok(status) if status.success() => "Runtime exited without providing a reason".to_owned(),
         // `exit status: 1` and `signal: 9 (SIGKILL)` as the standard library has them, without the first's colon.
-        Ok(status) => format!(
-            "Runtime exited with error: {}",
-            status.to_string().replace("status: ", "status ")
-        ),
+        Ok(status) => format!("Runtime exited with error: {}", status.to_string().replace("status: ", "status ")),
         Err(error) => format!("Runtime exited with error: {error}"),
     };
-    FunctionError {
-        error_type: "Runtime.ExitError".into(),
-        message,
-    }
+    FunctionError { error_type: "Runtime.ExitError".into(), message }
 }

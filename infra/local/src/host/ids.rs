@@ -10,8 +10,7 @@ fn random<const N: usize>() -> [u8; N] {
 
 /// A version 4 UUID.
 pub(crate) fn request_id() -> String {
-    let number =
-        u128::from_be_bytes(random()) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let number = u128::from_be_bytes(random()) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{number:032x}");
     let mut id = String::with_capacity(36);
     for (position, digit) in hex.chars().enumerate() {
@@ -27,18 +26,12 @@ pub(crate) fn request_id() -> String {
 pub(super) fn trace_id(now_ms: i64) -> String {
     let [parent, middle] = [(); 2].map(|()| u64::from_be_bytes(random()));
     let end = u32::from_be_bytes(random());
-    format!(
-        "Root=1-{:08x}-{middle:016x}{end:08x};Parent={parent:016x};Sampled=0",
-        now_ms / 1000
-    )
+    format!("Root=1-{:08x}-{middle:016x}{end:08x};Parent={parent:016x};Sampled=0", now_ms / 1000)
 }
 
 /// The name of an environment's log stream.
 pub(super) fn log_stream(now_ms: i64) -> String {
-    let day = jiff::Timestamp::from_millisecond(now_ms)
-        .unwrap_or_default()
-        .strftime("%Y/%m/%d")
-        .to_string();
+    let day = jiff::Timestamp::from_millisecond(now_ms).unwrap_or_default().strftime("%Y/%m/%d").to_string();
     format!("{day}/[$LATEST]{:032x}", u128::from_be_bytes(random()))
 }
 
@@ -59,10 +52,7 @@ mod tests {
     #[test]
     fn trace_ids_and_log_streams_have_the_shape_of_awss() {
         let trace = trace_id(1_700_000_000_000);
-        assert!(
-            trace.starts_with("Root=1-6553f100-") && trace.ends_with(";Sampled=0"),
-            "{trace}"
-        );
+        assert!(trace.starts_with("Root=1-6553f100-") && trace.ends_with(";Sampled=0"), "{trace}");
         assert!(log_stream(1_700_000_000_000).starts_with("2023/11/14/[$LATEST]"));
     }
 }

@@ -35,17 +35,8 @@ impl FunctionLog {
         let path = directory.join(format!("{function}.log"));
         let file = append(&path)?;
         let bytes = file.metadata()?.len();
-        let file = RotatingFile {
-            path,
-            file,
-            bytes,
-            most_bytes,
-            complained: false,
-        };
-        Ok(Self {
-            file: Mutex::new(file),
-            live: broadcast::Sender::new(LIVE_LINES),
-        })
+        let file = RotatingFile { path, file, bytes, most_bytes, complained: false };
+        Ok(Self { file: Mutex::new(file), live: broadcast::Sender::new(LIVE_LINES) })
     }
 
     /// Writes one line, or several parted by newlines, in one piece.
@@ -55,10 +46,7 @@ impl FunctionLog {
                 let _ = self.live.send(line.into());
             }
         }
-        self.file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .write(lines);
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write(lines);
     }
 
     /// The lines written from now on.
@@ -78,11 +66,7 @@ impl FunctionLog {
             let taken = newline.unwrap_or(read.len()).min(room);
             line.extend(read.iter().take(taken));
             let whole = newline == Some(taken) || line.len() >= LONGEST_LINE_BYTES;
-            output.consume(if newline == Some(taken) {
-                taken + 1
-            } else {
-                taken
-            });
+            output.consume(if newline == Some(taken) { taken + 1 } else { taken });
             if whole {
                 self.write(&String::from_utf8_lossy(&line));
                 line.clear();
@@ -99,12 +83,8 @@ impl RotatingFile {
         let mut text = String::with_capacity(lines.len() + 1);
         text.push_str(lines);
         text.push('\n');
-        let result = self
-            .rotate_if_full()
-            .and_then(|()| self.file.write_all(text.as_bytes()));
-        self.bytes = self
-            .bytes
-            .saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
+        let result = self.rotate_if_full().and_then(|()| self.file.write_all(text.as_bytes()));
+        self.bytes = self.bytes.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
         if let (Err(error), false) = (result, self.complained) {
             // Said once: a full disk must not fill the terminal too. The functions go on.
             self.complained = true;

@@ -150,10 +150,7 @@ pub struct Host {
 impl Host {
     /// Checks that everything is there. Processes start when they are needed.
     pub fn start(config: HostConfig) -> Result<Self, HostError> {
-        let logs_error = |error| HostError::Logs {
-            path: config.logs_dir.clone(),
-            error,
-        };
+        let logs_error = |error| HostError::Logs { path: config.logs_dir.clone(), error };
         std::fs::create_dir_all(&config.logs_dir).map_err(logs_error)?;
         let (stop, stopped) = watch::channel(false);
         let mut runners = HashMap::new();
@@ -162,86 +159,58 @@ impl Host {
             let program = config.binaries_dir.join(&function.binary);
             if !program.is_file() {
                 let binary = function.binary.clone();
-                return Err(HostError::MissingBinary {
-                    function: name,
-                    binary,
-                    path: program,
-                });
+                return Err(HostError::MissingBinary { function: name, binary, path: program });
             }
             let most = config.limits.environments;
-            let limit = function
-                .reserved_concurrency
-                .map_or(most, |reserved| reserved.min(most));
+            let limit = function.reserved_concurrency.map_or(most, |reserved| reserved.min(most));
             let runner = Runner {
                 function: function.clone(),
                 program,
                 variables: variables(function, &config),
                 limits: config.limits.clone(),
                 clock: config.clock.clone(),
-                log: FunctionLog::open(&config.logs_dir, &name, config.limits.log_bytes)
-                    .map_err(logs_error)?,
+                log: FunctionLog::open(&config.logs_dir, &name, config.limits.log_bytes).map_err(logs_error)?,
                 counts: Counts::default(),
                 stopped: stopped.clone(),
-                pool: Mutex::new(Pool::new(
-                    usize::try_from(limit).unwrap_or(usize::MAX),
-                    config.limits.queue_length,
-                )),
+                pool: Mutex::new(Pool::new(usize::try_from(limit).unwrap_or(usize::MAX), config.limits.queue_length)),
             };
             if runners.insert(name.clone(), Arc::new(runner)).is_some() {
                 return Err(HostError::SameName(name));
             }
         }
         let runners = Arc::new(runners);
-        tokio::spawn(stop_idle(
-            Arc::clone(&runners),
-            config.limits.idle_after,
-            stopped,
-        ));
-        Ok(Self {
-            runners,
-            stop,
-            stop_grace: config.limits.stop_grace,
-        })
+        tokio::spawn(stop_idle(Arc::clone(&runners), config.limits.idle_after, stopped));
+        Ok(Self { runners, stop, stop_grace: config.limits.stop_grace })
     }
 
     /// Runs functions by name.
     pub fn invoker(&self) -> Invoker {
         let runners = Arc::clone(&self.runners);
-        Arc::new(
-            move |function: String, payload: Bytes| match runners.get(&function) {
-                Some(runner) => Arc::clone(runner).invoke(payload).boxed(),
-                None => futures::future::ready(unknown_function(&function)).boxed(),
-            },
-        )
+        Arc::new(move |function: String, payload: Bytes| match runners.get(&function) {
+            Some(runner) => Arc::clone(runner).invoke(payload).boxed(),
+            None => futures::future::ready(unknown_function(&function)).boxed(),
+        })
     }
 
     /// A function's log lines from now on; `None` if there is no such function.
     pub fn logs(&self, function: &str) -> Option<broadcast::Receiver<Arc<str>>> {
-        self.runners
-            .get(function)
-            .map(|runner| runner.log.subscribe())
+        self.runners.get(function).map(|runner| runner.log.subscribe())
     }
 
     /// Counters of one function, by its name; zeros if there is no such function.
     pub fn counters_of(&self, function: &str) -> Counters {
-        self.runners
-            .get(function)
-            .map(|runner| counters(runner))
-            .unwrap_or_default()
+        self.runners.get(function).map(|runner| counters(runner)).unwrap_or_default()
     }
 
     /// Counters of all functions together.
     pub fn counters(&self) -> Counters {
-        self.runners.values().map(|runner| counters(runner)).fold(
-            Counters::default(),
-            |sum, one| Counters {
-                invocations: sum.invocations + one.invocations,
-                errors: sum.errors + one.errors,
-                cold_starts: sum.cold_starts + one.cold_starts,
-                throttles: sum.throttles + one.throttles,
-                environments: sum.environments + one.environments,
-            },
-        )
+        self.runners.values().map(|runner| counters(runner)).fold(Counters::default(), |sum, one| Counters {
+            invocations: sum.invocations + one.invocations,
+            errors: sum.errors + one.errors,
+            cold_starts: sum.cold_starts + one.cold_starts,
+            throttles: sum.throttles + one.throttles,
+            environments: sum.environments + one.environments,
+        })
     }
 
     /// Takes no more events, gives the running ones a moment, then ends every process and waits until it is gone.
@@ -249,11 +218,7 @@ impl Host {
         for runner in self.runners.values() {
             runner.pool().stop();
         }
-        let quiet = || {
-            self.runners
-                .values()
-                .all(|runner| runner.pool().in_flight() == 0)
-        };
+        let quiet = || self.runners.values().all(|runner| runner.pool().in_flight() == 0);
         wait_until(self.stop_grace, quiet).await;
         let _ = self.stop.send(true);
         // A killed process is gone in milliseconds; a second is for a machine out of breath.
@@ -303,27 +268,17 @@ fn unknown_function(function: &str) -> Outcome {
 
 /// A function's environment variables: its own, then those that Lambda reserves. Of the host's own only PATH.
 fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, String> {
-    let key = config
-        .access_keys
-        .get(&function.name)
-        .cloned()
-        .unwrap_or_else(|| AccessKey {
-            id: function.name.clone(),
-            secret: "local".into(),
-            session_token: "local".into(),
-        });
+    let key = config.access_keys.get(&function.name).cloned().unwrap_or_else(|| AccessKey {
+        id: function.name.clone(),
+        secret: "local".into(),
+        session_token: "local".into(),
+    });
     let root = config.binaries_dir.display().to_string();
     let reserved = [
         ("AWS_LAMBDA_FUNCTION_NAME", function.name.clone()),
         ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".into()),
-        (
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
-            function.memory_mb.to_string(),
-        ),
-        (
-            "AWS_LAMBDA_LOG_GROUP_NAME",
-            format!("/aws/lambda/{}", function.name),
-        ),
+        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory_mb.to_string()),
+        ("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name)),
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand".into()),
         ("AWS_EXECUTION_ENV", "AWS_Lambda_provided.al2023".into()),
         ("AWS_REGION", REGION.into()),

@@ -144,10 +144,7 @@ impl Pool {
             let Some(parked) = environment.parked.take() else {
                 continue;
             };
-            let delivery = Delivery {
-                request_id: Arc::clone(&invocation.request_id),
-                payload: invocation.payload,
-            };
+            let delivery = Delivery { request_id: Arc::clone(&invocation.request_id), payload: invocation.payload };
             match parked.send(delivery) {
                 Ok(()) => {
                     environment.begin(invocation.request_id, invocation.answer, now);
@@ -160,46 +157,30 @@ impl Pool {
         if self.pending.len() >= self.queue_length {
             return Submitted::Throttled;
         }
-        if let (true, Some(failure), Some(after)) = (
-            self.environments.is_empty(),
-            &self.last_failure,
-            self.start_after,
-        ) && now < after
+        if let (true, Some(failure), Some(after)) = (self.environments.is_empty(), &self.last_failure, self.start_after)
+            && now < after
         {
             return Submitted::Broken(failure.clone());
         }
         self.pending.push_back(invocation);
-        Submitted::Queued {
-            start: self.reserve(now),
-        }
+        Submitted::Queued { start: self.reserve(now) }
     }
 
     /// The id of an environment to start now, if more events wait than environments are about to ask for work.
     fn reserve(&mut self, now: Instant) -> Option<u64> {
-        let coming = self
-            .environments
-            .values()
-            .filter(|environment| environment.is_coming())
-            .count();
+        let coming = self.environments.values().filter(|environment| environment.is_coming()).count();
         let too_early = self.start_after.is_some_and(|after| now < after);
-        if self.stopping
-            || too_early
-            || coming >= self.pending.len()
-            || self.environments.len() >= self.limit
-        {
+        if self.stopping || too_early || coming >= self.pending.len() || self.environments.len() >= self.limit {
             return None;
         }
         self.last_id += 1;
-        self.environments
-            .insert(self.last_id, Environment::new(now));
+        self.environments.insert(self.last_id, Environment::new(now));
         Some(self.last_id)
     }
 
     /// The signal that ends an environment's process.
     pub(super) fn kill_signal(&self, id: u64) -> Option<Arc<Notify>> {
-        self.environments
-            .get(&id)
-            .map(|environment| Arc::clone(&environment.kill))
+        self.environments.get(&id).map(|environment| Arc::clone(&environment.kill))
     }
 
     /// An environment asks for work. The second value is an invocation that it had and did not answer.
@@ -223,10 +204,7 @@ impl Pool {
                 continue;
             }
             environment.begin(Arc::clone(&invocation.request_id), invocation.answer, now);
-            let delivery = Delivery {
-                request_id: invocation.request_id,
-                payload: invocation.payload,
-            };
+            let delivery = Delivery { request_id: invocation.request_id, payload: invocation.payload };
             return (Next::Run(delivery), unanswered);
         }
         let (sender, receiver) = oneshot::channel();
@@ -240,9 +218,7 @@ impl Pool {
     /// An environment's invocation is answered: exactly one caller gets it, and only by its own request id.
     pub(super) fn finish(&mut self, id: u64, request_id: &str) -> Option<Current> {
         let environment = self.environments.get_mut(&id)?;
-        environment
-            .current
-            .take_if(|current| &*current.request_id == request_id)
+        environment.current.take_if(|current| &*current.request_id == request_id)
     }
 
     /// Why an environment says that it cannot start.
@@ -255,9 +231,7 @@ impl Pool {
 
     /// Whether the environment has ever asked for work.
     pub(super) fn is_ready(&self, id: u64) -> bool {
-        self.environments
-            .get(&id)
-            .is_some_and(|environment| environment.ready.is_some())
+        self.environments.get(&id).is_some_and(|environment| environment.ready.is_some())
     }
 
     /// Takes an invocation away from its environment when it has run for `timeout`. An environment that is idle now
@@ -266,25 +240,18 @@ impl Pool {
         let Some(environment) = self.environments.get_mut(&id) else {
             return Deadline::LookAgainAt(now + timeout);
         };
-        if let Some(current) = environment
-            .current
-            .take_if(|current| current.started + timeout <= now)
-        {
+        if let Some(current) = environment.current.take_if(|current| current.started + timeout <= now) {
             environment.doomed = true;
             return Deadline::Expired(current);
         }
-        let from = environment
-            .current
-            .as_ref()
-            .map_or(now, |current| current.started);
+        let from = environment.current.as_ref().map_or(now, |current| current.started);
         Deadline::LookAgainAt(from + timeout)
     }
 
     /// Takes back an event that still waits; false if an environment already has it.
     pub(super) fn withdraw(&mut self, request_id: &str) -> bool {
         let before = self.pending.len();
-        self.pending
-            .retain(|invocation| &*invocation.request_id != request_id);
+        self.pending.retain(|invocation| &*invocation.request_id != request_id);
         self.pending.len() < before
     }
 
@@ -294,10 +261,7 @@ impl Pool {
         let Some(environment) = self.environments.remove(&id) else {
             return Ended::default();
         };
-        let mut ended = Ended {
-            current: environment.current,
-            ..Ended::default()
-        };
+        let mut ended = Ended { current: environment.current, ..Ended::default() };
         if environment.ready.is_none() && !self.stopping {
             let failure = environment.init_error.unwrap_or(reason);
             self.failed_starts = self.failed_starts.saturating_add(1);
@@ -335,12 +299,7 @@ impl Pool {
 
     /// Invocations running or waiting.
     pub(super) fn in_flight(&self) -> usize {
-        self.pending.len()
-            + self
-                .environments
-                .values()
-                .filter(|environment| environment.current.is_some())
-                .count()
+        self.pending.len() + self.environments.values().filter(|environment| environment.current.is_some()).count()
     }
 
     /// Environments, starting ones included.
@@ -372,21 +331,14 @@ impl Environment {
     fn begin(&mut self, request_id: Arc<str>, answer: oneshot::Sender<Outcome>, now: Instant) {
         let init = if self.used { None } else { self.ready };
         self.used = true;
-        self.current = Some(Current {
-            request_id,
-            answer,
-            started: now,
-            init,
-        });
+        self.current = Some(Current { request_id, answer, started: now, init });
     }
 }
 
 fn backoff(failed_starts: u32) -> Duration {
     // Past a dozen doublings the longest wait has long been reached.
     let doublings = failed_starts.saturating_sub(1).min(12);
-    BACKOFF_FIRST
-        .saturating_mul(1 << doublings)
-        .min(BACKOFF_MOST)
+    BACKOFF_FIRST.saturating_mul(1 << doublings).min(BACKOFF_MOST)
 }
 
 #[cfg(test)]
@@ -395,29 +347,15 @@ mod tests {
 
     fn invocation(name: &str) -> (Invocation, oneshot::Receiver<Outcome>) {
         let (answer, receiver) = oneshot::channel();
-        (
-            Invocation {
-                request_id: name.into(),
-                payload: Bytes::new(),
-                answer,
-            },
-            receiver,
-        )
+        (Invocation { request_id: name.into(), payload: Bytes::new(), answer }, receiver)
     }
 
     fn failure() -> FunctionError {
-        FunctionError {
-            error_type: "Runtime.ExitError".into(),
-            message: "exit status 1".into(),
-        }
+        FunctionError { error_type: "Runtime.ExitError".into(), message: "exit status 1".into() }
     }
 
     /// Hands in `name` and gives the environment that it asks to start.
-    fn submit(
-        pool: &mut Pool,
-        name: &str,
-        now: Instant,
-    ) -> (Option<u64>, oneshot::Receiver<Outcome>) {
+    fn submit(pool: &mut Pool, name: &str, now: Instant) -> (Option<u64>, oneshot::Receiver<Outcome>) {
         let (invocation, receiver) = invocation(name);
         match pool.submit(invocation, now) {
             Submitted::Queued { start } => (start, receiver),
@@ -435,10 +373,7 @@ mod tests {
     #[test]
     fn an_environment_is_started_for_each_waiting_event_up_to_the_limit() {
         let (mut pool, now) = (Pool::new(2, 10), Instant::now());
-        let starts: Vec<_> = ["a", "b", "c"]
-            .map(|name| submit(&mut pool, name, now))
-            .into_iter()
-            .collect();
+        let starts: Vec<_> = ["a", "b", "c"].map(|name| submit(&mut pool, name, now)).into_iter().collect();
         assert!(starts[0].0.is_some() && starts[1].0.is_some());
         assert_eq!(starts[2].0, None);
     }
@@ -449,9 +384,7 @@ mod tests {
         let (id, first) = submit(&mut pool, "first", now);
         let (_, _second) = submit(&mut pool, "second", now);
         drop(first);
-        let (Next::Run(delivery), None) = pool.next(id.unwrap(), now) else {
-            panic!("nothing to run")
-        };
+        let (Next::Run(delivery), None) = pool.next(id.unwrap(), now) else { panic!("nothing to run") };
         assert_eq!(&*delivery.request_id, "second");
     }
 
@@ -496,14 +429,8 @@ mod tests {
         let now = Instant::now();
         let mut full = Pool::new(1, 1);
         let _waiting = submit(&mut full, "a", now);
-        assert!(matches!(
-            full.submit(invocation("b").0, now),
-            Submitted::Throttled
-        ));
-        assert!(matches!(
-            Pool::new(0, 1).submit(invocation("a").0, now),
-            Submitted::Throttled
-        ));
+        assert!(matches!(full.submit(invocation("b").0, now), Submitted::Throttled));
+        assert!(matches!(Pool::new(0, 1).submit(invocation("a").0, now), Submitted::Throttled));
     }
 
     #[test]
@@ -513,14 +440,9 @@ mod tests {
         let ended = pool.ended(id.unwrap(), failure(), now);
         assert_eq!(ended.failed.len(), 1);
         assert_eq!(ended.start, None);
-        assert!(
-            matches!(pool.submit(invocation("b").0, now), Submitted::Broken(error) if error == failure())
-        );
+        assert!(matches!(pool.submit(invocation("b").0, now), Submitted::Broken(error) if error == failure()));
         let later = now + BACKOFF_FIRST;
-        assert!(matches!(
-            pool.submit(invocation("c").0, later),
-            Submitted::Queued { start: Some(_) }
-        ));
+        assert!(matches!(pool.submit(invocation("c").0, later), Submitted::Queued { start: Some(_) }));
     }
 
     #[test]
@@ -536,15 +458,11 @@ mod tests {
         let (id, _answer) = submit(&mut pool, "a", now);
         let id = id.unwrap();
         let _ = pool.next(id, now + Duration::from_secs(1));
-        let Deadline::LookAgainAt(at) = pool.deadline(id, timeout, now + Duration::from_secs(3))
-        else {
+        let Deadline::LookAgainAt(at) = pool.deadline(id, timeout, now + Duration::from_secs(3)) else {
             panic!("too early")
         };
         assert_eq!(at, now + Duration::from_secs(4));
-        assert!(matches!(
-            pool.deadline(id, timeout, at),
-            Deadline::Expired(_)
-        ));
+        assert!(matches!(pool.deadline(id, timeout, at), Deadline::Expired(_)));
     }
 
     #[test]
@@ -556,10 +474,7 @@ mod tests {
         pool.stop_idle(Duration::from_secs(60), now + Duration::from_secs(59));
         pool.stop_idle(Duration::from_secs(60), now + Duration::from_secs(60));
         let (event, _answer) = invocation("b");
-        assert!(matches!(
-            pool.submit(event, now),
-            Submitted::Queued { start: None }
-        ));
+        assert!(matches!(pool.submit(event, now), Submitted::Queued { start: None }));
         assert!(parked.try_recv().is_err());
         // Its end makes room for another one.
         assert!(pool.ended(id.unwrap(), failure(), now).start.is_some());

@@ -52,19 +52,12 @@ impl Runner {
         if payload.len() > LARGEST_PAYLOAD_BYTES {
             return Outcome::Failed(FunctionError {
                 error_type: "RequestEntityTooLargeException".into(),
-                message: format!(
-                    "the event has {} bytes; Lambda takes {LARGEST_PAYLOAD_BYTES}",
-                    payload.len()
-                ),
+                message: format!("the event has {} bytes; Lambda takes {LARGEST_PAYLOAD_BYTES}", payload.len()),
             });
         }
         let request_id: Arc<str> = ids::request_id().into();
         let (answer, mut receiver) = oneshot::channel();
-        let invocation = Invocation {
-            request_id: Arc::clone(&request_id),
-            payload,
-            answer,
-        };
+        let invocation = Invocation { request_id: Arc::clone(&request_id), payload, answer };
         let submitted = self.pool().submit(invocation, Instant::now());
         match submitted {
             Submitted::Started => {}
@@ -100,12 +93,7 @@ impl Runner {
 
     /// Ends an invocation: the log's lines, the counters, the caller's answer.
     pub(super) fn complete(&self, current: Current, outcome: Outcome) {
-        let Current {
-            request_id,
-            answer,
-            started,
-            init,
-        } = current;
+        let Current { request_id, answer, started, init } = current;
         count(&self.counts.invocations);
         let status = match &outcome {
             Outcome::Answered(_) | Outcome::Throttled => String::new(),
@@ -120,9 +108,7 @@ impl Runner {
         let duration_ms = milliseconds(started.elapsed());
         let init_ms = init.map(milliseconds);
         let billed_ms = (duration_ms + init_ms.unwrap_or(0.0)).ceil();
-        let init = init_ms
-            .map(|ms| format!("\tInit Duration: {ms:.2} ms"))
-            .unwrap_or_default();
+        let init = init_ms.map(|ms| format!("\tInit Duration: {ms:.2} ms")).unwrap_or_default();
         self.log.write(&format!(
             "END RequestId: {request_id}\nREPORT RequestId: {request_id}\tDuration: {duration_ms:.2} ms\t\
              Billed Duration: {billed_ms:.0} ms\tMemory Size: {} MB{init}{status}",

@@ -33,22 +33,11 @@ pub(super) async fn serve(stream: TcpStream, runner: Arc<Runner>, environment: u
         async move { Ok::<_, Infallible>(answer(&runner, environment, request).await) }
     });
     // A broken connection needs no word: the environment asks again on a new one, or its process has ended.
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(
-    runner: &Runner,
-    environment: u64,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
-    let path = request
-        .uri()
-        .path()
-        .strip_prefix(PREFIX)
-        .unwrap_or_default()
-        .to_owned();
+async fn answer(runner: &Runner, environment: u64, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default().to_owned();
     if path == "invocation/next" && request.method() == Method::GET {
         return next(runner, environment).await;
     }
@@ -56,10 +45,7 @@ async fn answer(
         if path == "init/error" {
             return init_error(runner, environment, request).await;
         }
-        match path
-            .strip_prefix("invocation/")
-            .and_then(|rest| rest.split_once('/'))
-        {
+        match path.strip_prefix("invocation/").and_then(|rest| rest.split_once('/')) {
             Some((request_id, "response")) => {
                 return response(runner, environment, request_id, request).await;
             }
@@ -69,27 +55,14 @@ async fn answer(
             _ => {}
         }
     }
-    problem(
-        StatusCode::NOT_FOUND,
-        "InvalidPath",
-        "the Runtime API has no such resource",
-    )
+    problem(StatusCode::NOT_FOUND, "InvalidPath", "the Runtime API has no such resource")
 }
 
 async fn next(runner: &Runner, environment: u64) -> Response<Full<Bytes>> {
     let (next, unanswered) = runner.pool().next(environment, Instant::now());
     if let Some(current) = unanswered {
-        let message = format!(
-            "RequestId: {} Error: asked for the next event without answering",
-            current.request_id
-        );
-        runner.complete(
-            current,
-            Outcome::Failed(FunctionError {
-                error_type: "Runtime.Unknown".into(),
-                message,
-            }),
-        );
+        let message = format!("RequestId: {} Error: asked for the next event without answering", current.request_id);
+        runner.complete(current, Outcome::Failed(FunctionError { error_type: "Runtime.Unknown".into(), message }));
     }
     let delivery = match next {
         Next::Run(delivery) => Some(delivery),
@@ -98,47 +71,23 @@ async fn next(runner: &Runner, environment: u64) -> Response<Full<Bytes>> {
     };
     match delivery {
         Some(delivery) => deliver(runner, delivery),
-        None => problem(
-            StatusCode::GONE,
-            "Gone",
-            "this environment is being stopped",
-        ),
+        None => problem(StatusCode::GONE, "Gone", "this environment is being stopped"),
     }
 }
 
 fn deliver(runner: &Runner, delivery: Delivery) -> Response<Full<Bytes>> {
-    let Delivery {
-        request_id,
-        payload,
-    } = delivery;
-    runner
-        .log
-        .write(&format!("START RequestId: {request_id} Version: $LATEST"));
+    let Delivery { request_id, payload } = delivery;
+    runner.log.write(&format!("START RequestId: {request_id} Version: $LATEST"));
     let now_ms = runner.clock.now_ms();
     let timeout_ms = i64::try_from(runner.function.timeout.as_millis()).unwrap_or(i64::MAX);
     let mut response = Response::new(Full::new(payload));
     let headers = response.headers_mut();
-    headers.insert(
-        http::header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    headers.insert(
-        "lambda-runtime-deadline-ms",
-        HeaderValue::from(now_ms.saturating_add(timeout_ms)),
-    );
+    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("lambda-runtime-deadline-ms", HeaderValue::from(now_ms.saturating_add(timeout_ms)));
     for (name, value) in [
-        (
-            "lambda-runtime-aws-request-id",
-            HeaderValue::from_str(&request_id),
-        ),
-        (
-            "lambda-runtime-invoked-function-arn",
-            HeaderValue::from_str(&runner.function.arn),
-        ),
-        (
-            "lambda-runtime-trace-id",
-            HeaderValue::from_str(&ids::trace_id(now_ms)),
-        ),
+        ("lambda-runtime-aws-request-id", HeaderValue::from_str(&request_id)),
+        ("lambda-runtime-invoked-function-arn", HeaderValue::from_str(&runner.function.arn)),
+        ("lambda-runtime-trace-id", HeaderValue::from_str(&ids::trace_id(now_ms))),
     ] {
         // Ids and ARNs are plain ASCII; one that is not could not have been deployed.
         if let Ok(value) = value {
@@ -154,19 +103,12 @@ async fn response(
     request_id: &str,
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
-    let streaming = request
-        .headers()
-        .get("lambda-runtime-function-response-mode")
-        .is_some_and(|mode| mode == "streaming");
-    let outcome = match Limited::new(request.into_body(), LARGEST_PAYLOAD_BYTES)
-        .collect()
-        .await
-    {
+    let streaming =
+        request.headers().get("lambda-runtime-function-response-mode").is_some_and(|mode| mode == "streaming");
+    let outcome = match Limited::new(request.into_body(), LARGEST_PAYLOAD_BYTES).collect().await {
         _ if streaming => Outcome::Failed(FunctionError {
             error_type: "Runtime.InvalidResponseMode".into(),
-            message:
-                "the local cloud takes buffered responses only: the function answered with a stream"
-                    .into(),
+            message: "the local cloud takes buffered responses only: the function answered with a stream".into(),
         }),
         Ok(body) => Outcome::Answered(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Outcome::Failed(FunctionError {
@@ -177,11 +119,7 @@ async fn response(
         }),
         // The process broke off in the middle: its end says why.
         Err(_) => {
-            return problem(
-                StatusCode::BAD_REQUEST,
-                "InvalidBody",
-                "the response's body broke off",
-            );
+            return problem(StatusCode::BAD_REQUEST, "InvalidBody", "the response's body broke off");
         }
     };
     let too_large = matches!(&outcome, Outcome::Failed(error) if error.error_type == "Function.ResponseSizeTooLarge");
@@ -190,11 +128,7 @@ async fn response(
         None => return unknown_request(request_id),
     }
     if too_large {
-        return problem(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "RequestEntityTooLarge",
-            "the response is over 6 MB",
-        );
+        return problem(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the response is over 6 MB");
     }
     accepted()
 }
@@ -215,11 +149,7 @@ async fn error(
     accepted()
 }
 
-async fn init_error(
-    runner: &Runner,
-    environment: u64,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
+async fn init_error(runner: &Runner, environment: u64, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let error = reported(request).await;
     runner.pool().init_error(environment, error);
     accepted()
@@ -233,23 +163,15 @@ async fn reported(request: Request<Incoming>) -> FunctionError {
         error_type: Option<String>,
         error_message: Option<String>,
     }
-    let header = request
-        .headers()
-        .get("lambda-runtime-function-error-type")
-        .and_then(|value| value.to_str().ok());
+    let header = request.headers().get("lambda-runtime-function-error-type").and_then(|value| value.to_str().ok());
     let error_type = header.unwrap_or("Runtime.Unknown").to_owned();
-    let body = match Limited::new(request.into_body(), LARGEST_PAYLOAD_BYTES)
-        .collect()
-        .await
-    {
+    let body = match Limited::new(request.into_body(), LARGEST_PAYLOAD_BYTES).collect().await {
         Ok(body) => serde_json::from_slice::<Body>(&body.to_bytes()).unwrap_or_default(),
         Err(_) => Body::default(),
     };
     FunctionError {
         error_type: body.error_type.unwrap_or(error_type),
-        message: body
-            .error_message
-            .unwrap_or_else(|| "the function gave no message".into()),
+        message: body.error_message.unwrap_or_else(|| "the function gave no message".into()),
     }
 }
 
@@ -260,8 +182,7 @@ fn accepted() -> Response<Full<Bytes>> {
 }
 
 fn unknown_request(request_id: &str) -> Response<Full<Bytes>> {
-    let message =
-        format!("{request_id} is not the invocation of this environment, or it has timed out");
+    let message = format!("{request_id} is not the invocation of this environment, or it has timed out");
     problem(StatusCode::BAD_REQUEST, "InvalidRequestID", &message)
 }
 

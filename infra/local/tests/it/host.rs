@@ -25,13 +25,8 @@ fn bootstrap() {
         eprintln!("no configuration");
         std::process::exit(7);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let done = runtime.block_on(lambda_runtime::run(service_fn(|event| {
-        handle(&behaviour, event)
-    })));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let done = runtime.block_on(lambda_runtime::run(service_fn(|event| handle(&behaviour, event))));
     std::process::exit(i32::from(done.is_err()));
 }
 
@@ -47,9 +42,7 @@ async fn handle(behaviour: &str, event: LambdaEvent<Value>) -> Result<Value, Err
         }
         "large" => Ok(json!("x".repeat(7_000_000))),
         "environment" => {
-            let variables: serde_json::Map<_, _> = std::env::vars()
-                .map(|(name, value)| (name, json!(value)))
-                .collect();
+            let variables: serde_json::Map<_, _> = std::env::vars().map(|(name, value)| (name, json!(value))).collect();
             let context = event.context;
             Ok(json!({
                 "variables": variables,
@@ -96,10 +89,7 @@ struct Fixture {
 fn config(directory: &Path, functions: Vec<Function>) -> HostConfig {
     let script = directory.join("test-bootstrap");
     let this = std::env::current_exe().unwrap();
-    let text = format!(
-        "#!/bin/sh\nexec '{}' --exact host::bootstrap --nocapture\n",
-        this.display()
-    );
+    let text = format!("#!/bin/sh\nexec '{}' --exact host::bootstrap --nocapture\n", this.display());
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     HostConfig {
@@ -108,11 +98,7 @@ fn config(directory: &Path, functions: Vec<Function>) -> HostConfig {
         endpoint_url: "http://127.0.0.1:9".into(),
         access_keys: [(
             "environment".to_owned(),
-            AccessKey {
-                id: "AKIDENV".into(),
-                secret: "secret".into(),
-                session_token: "session".into(),
-            },
+            AccessKey { id: "AKIDENV".into(), secret: "secret".into(), session_token: "session".into() },
         )]
         .into(),
         logs_dir: directory.join("logs"),
@@ -134,10 +120,7 @@ fn start_with(functions: Vec<Function>, change: impl FnOnce(&mut HostConfig)) ->
     let directory = tempfile::tempdir().unwrap();
     let mut config = config(directory.path(), functions);
     change(&mut config);
-    Fixture {
-        host: Host::start(config).unwrap(),
-        directory,
-    }
+    Fixture { host: Host::start(config).unwrap(), directory }
 }
 
 impl Fixture {
@@ -169,10 +152,7 @@ impl Fixture {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!(
-            "{text:?} is not in {}",
-            std::fs::read_to_string(&path).unwrap()
-        );
+        panic!("{text:?} is not in {}", std::fs::read_to_string(&path).unwrap());
     }
 }
 
@@ -181,31 +161,15 @@ async fn an_event_is_echoed_by_one_environment_and_logged_as_lambda_does() {
     let fixture = start(vec![function("echo", "echo")]);
     let mut live = fixture.host.logs("echo").unwrap();
     for number in 0..3 {
-        assert_eq!(
-            fixture.answer("echo", json!({ "number": number })).await,
-            json!({ "number": number })
-        );
+        assert_eq!(fixture.answer("echo", json!({ "number": number })).await, json!({ "number": number }));
     }
     let counters = fixture.host.counters();
-    let expected = Counters {
-        invocations: 3,
-        errors: 0,
-        cold_starts: 1,
-        throttles: 0,
-        environments: 1,
-    };
+    let expected = Counters { invocations: 3, errors: 0, cold_starts: 1, throttles: 0, environments: 1 };
     assert_eq!(counters, expected);
     let log = fixture.logged("echo", "echoing").await;
-    let reports: Vec<_> = log
-        .lines()
-        .filter(|line| line.starts_with("REPORT RequestId: "))
-        .collect();
+    let reports: Vec<_> = log.lines().filter(|line| line.starts_with("REPORT RequestId: ")).collect();
     assert_eq!(reports.len(), 3);
-    assert!(
-        reports[0].contains("\tMemory Size: 256 MB\tInit Duration: "),
-        "{}",
-        reports[0]
-    );
+    assert!(reports[0].contains("\tMemory Size: 256 MB\tInit Duration: "), "{}", reports[0]);
     assert!(!reports[1].contains("Init Duration"), "{}", reports[1]);
     assert_eq!(log.matches("START RequestId: ").count(), 3);
     assert_eq!(log.matches("END RequestId: ").count(), 3);
@@ -215,15 +179,9 @@ async fn an_event_is_echoed_by_one_environment_and_logged_as_lambda_does() {
 
 #[tokio::test]
 async fn a_panic_and_an_error_are_reported_and_the_environment_lives() {
-    let fixture = start(vec![
-        function("panics", "panics"),
-        function("fails", "fails"),
-    ]);
+    let fixture = start(vec![function("panics", "panics"), function("fails", "fails")]);
     for _ in 0..2 {
-        assert_eq!(
-            fixture.error("panics").await.message,
-            "Lambda panicked: the shelf is empty"
-        );
+        assert_eq!(fixture.error("panics").await.message, "Lambda panicked: the shelf is empty");
         assert_eq!(fixture.error("fails").await.message, "no such sale");
     }
     assert_eq!(fixture.host.counters().cold_starts, 2);
@@ -240,17 +198,8 @@ async fn a_hanging_function_is_killed_at_its_timeout_and_the_others_go_on() {
     assert_eq!(echo, json!(1));
     assert_eq!(error.error_type, "Sandbox.Timedout");
     let log = fixture.logged("hangs", "Status: timeout").await;
-    let request = log
-        .split("START RequestId: ")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap();
-    assert_eq!(
-        error.message,
-        format!("RequestId: {request} Error: Task timed out after 0.30 seconds")
-    );
+    let request = log.split("START RequestId: ").nth(1).unwrap().split(' ').next().unwrap();
+    assert_eq!(error.message, format!("RequestId: {request} Error: Task timed out after 0.30 seconds"));
     // The next one needs a new process.
     assert_eq!(fixture.error("hangs").await.error_type, "Sandbox.Timedout");
     assert_eq!(fixture.host.counters_of("hangs").cold_starts, 2);
@@ -262,18 +211,8 @@ async fn an_exit_while_invoked_is_an_exit_error_and_the_next_event_gets_a_new_pr
     for _ in 0..2 {
         let error = fixture.error("exits").await;
         assert_eq!(error.error_type, "Runtime.ExitError");
-        assert!(
-            error.message.starts_with("RequestId: "),
-            "{}",
-            error.message
-        );
-        assert!(
-            error
-                .message
-                .ends_with(" Error: Runtime exited with error: exit status 3"),
-            "{}",
-            error.message
-        );
+        assert!(error.message.starts_with("RequestId: "), "{}", error.message);
+        assert!(error.message.ends_with(" Error: Runtime exited with error: exit status 3"), "{}", error.message);
     }
     assert_eq!(fixture.host.counters().cold_starts, 2);
 }
@@ -286,11 +225,7 @@ async fn a_function_that_does_not_start_fails_its_events_without_a_hot_loop() {
         assert_eq!(error.error_type, "Runtime.ExitError");
         assert_eq!(error.message, "Runtime exited with error: exit status 7");
     }
-    assert!(
-        fixture.host.counters().cold_starts < 10,
-        "{:?}",
-        fixture.host.counters()
-    );
+    assert!(fixture.host.counters().cold_starts < 10, "{:?}", fixture.host.counters());
     let log = fixture.logged("broken", "INIT_REPORT").await;
     assert!(log.contains("no configuration"));
 }
@@ -302,18 +237,10 @@ async fn a_process_killed_from_outside_is_reported() {
     let invocation = fixture.invoke("slow", json!({ "ms": 30_000 }));
     let kill = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(
-            std::process::Command::new("kill")
-                .args(["-9", &process])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(std::process::Command::new("kill").args(["-9", &process]).status().unwrap().success());
     };
     let (outcome, ()) = tokio::join!(invocation, kill);
-    let Outcome::Failed(error) = outcome else {
-        panic!("{outcome:?}")
-    };
+    let Outcome::Failed(error) = outcome else { panic!("{outcome:?}") };
     assert_eq!(error.error_type, "Runtime.ExitError");
     assert!(error.message.contains("signal: 9"), "{}", error.message);
     fixture.answer("slow", json!({ "ms": 0 })).await;
@@ -324,13 +251,9 @@ async fn no_more_environments_than_the_limit_and_no_more_waiting_than_the_queue_
     let mut slow = function("slow", "slow");
     slow.reserved_concurrency = Some(2);
     let fixture = start_with(vec![slow], |config| config.limits.queue_length = 2);
-    let events =
-        futures::future::join_all((0..6).map(|_| fixture.invoke("slow", json!({ "ms": 200 }))));
+    let events = futures::future::join_all((0..6).map(|_| fixture.invoke("slow", json!({ "ms": 200 }))));
     let outcomes = events.await;
-    let throttled = outcomes
-        .iter()
-        .filter(|outcome| **outcome == Outcome::Throttled)
-        .count();
+    let throttled = outcomes.iter().filter(|outcome| **outcome == Outcome::Throttled).count();
     // While the two processes start, all six are in the queue, which holds two.
     assert_eq!(throttled, 4);
     assert_eq!(fixture.host.counters().environments, 2);
@@ -341,14 +264,9 @@ async fn no_more_environments_than_the_limit_and_no_more_waiting_than_the_queue_
 async fn an_event_that_waits_too_long_for_a_busy_environment_is_throttled() {
     let mut slow = function("slow", "slow");
     slow.reserved_concurrency = Some(1);
-    let fixture = start_with(vec![slow], |config| {
-        config.limits.queue_wait = Duration::from_secs(2)
-    });
+    let fixture = start_with(vec![slow], |config| config.limits.queue_wait = Duration::from_secs(2));
     // A start that took longer than the wait would be throttled too: ask until it is up.
-    while !matches!(
-        fixture.invoke("slow", json!({ "ms": 0 })).await,
-        Outcome::Answered(_)
-    ) {}
+    while !matches!(fixture.invoke("slow", json!({ "ms": 0 })).await, Outcome::Answered(_)) {}
     let before = fixture.host.counters().throttles;
     let long = fixture.invoke("slow", json!({ "ms": 3000 }));
     let late = async {
@@ -382,10 +300,7 @@ async fn the_environment_is_lambdas_and_nothing_else() {
         assert_eq!(variables[name], value, "{name}");
     }
     assert!(!variables.contains_key("HOME") && !variables.contains_key("CARGO_MANIFEST_DIR"));
-    assert_eq!(
-        answer["arn"],
-        "arn:aws:lambda:us-east-1:000000000000:function:environment"
-    );
+    assert_eq!(answer["arn"], "arn:aws:lambda:us-east-1:000000000000:function:environment");
     assert!(answer["trace"].as_str().unwrap().starts_with("Root=1-"));
     assert_eq!(variables["_X_AMZN_TRACE_ID"], answer["trace"]);
     let left_ms = answer["deadline"].as_i64().unwrap() - Clock::wall().now_ms();
@@ -395,19 +310,13 @@ async fn the_environment_is_lambdas_and_nothing_else() {
 #[tokio::test]
 async fn an_answer_over_six_megabytes_fails() {
     let fixture = start(vec![function("large", "large")]);
-    assert_eq!(
-        fixture.error("large").await.error_type,
-        "Function.ResponseSizeTooLarge"
-    );
+    assert_eq!(fixture.error("large").await.error_type, "Function.ResponseSizeTooLarge");
 }
 
 #[tokio::test]
 async fn an_unknown_function_is_said_to_be_unknown() {
     let fixture = start(Vec::new());
-    assert_eq!(
-        fixture.error("nobody").await.error_type,
-        "ResourceNotFoundException"
-    );
+    assert_eq!(fixture.error("nobody").await.error_type, "ResourceNotFoundException");
 }
 
 #[tokio::test]
@@ -418,41 +327,29 @@ async fn a_missing_binary_says_what_to_run() {
     let error = Host::start(config(directory.path(), vec![nowhere])).unwrap_err();
     assert!(matches!(error, HostError::MissingBinary { .. }));
     let path = directory.path().join("shop-bootstrap");
-    let expected = format!(
-        "function shop: there is no binary at {}: run `cargo build --bin shop-bootstrap`",
-        path.display()
-    );
+    let expected =
+        format!("function shop: there is no binary at {}: run `cargo build --bin shop-bootstrap`", path.display());
     assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]
 async fn stopping_lets_a_running_invocation_finish_and_ends_every_process() {
     let fixture = start(vec![function("slow", "slow")]);
-    let process = fixture.answer("slow", json!({ "ms": 0 })).await["process"]
-        .as_u64()
-        .unwrap();
+    let process = fixture.answer("slow", json!({ "ms": 0 })).await["process"].as_u64().unwrap();
     let invoker = fixture.host.invoker();
     let running = tokio::spawn(invoker("slow".into(), Bytes::from_static(br#"{"ms":300}"#)));
     tokio::time::sleep(Duration::from_millis(50)).await;
     fixture.host.stop().await;
     assert!(matches!(running.await.unwrap(), Outcome::Answered(_)));
-    assert_eq!(
-        invoker("slow".into(), Bytes::from_static(b"{}")).await,
-        Outcome::Throttled
-    );
+    assert_eq!(invoker("slow".into(), Bytes::from_static(b"{}")).await, Outcome::Throttled);
     assert!(!Path::new(&format!("/proc/{process}")).exists());
 }
 
 #[tokio::test]
 async fn dropping_the_host_kills_even_a_hanging_process() {
     let fixture = start(vec![function("slow", "slow")]);
-    let process = fixture.answer("slow", json!({ "ms": 0 })).await["process"]
-        .as_u64()
-        .unwrap();
-    let running = tokio::spawn(fixture.host.invoker()(
-        "slow".into(),
-        Bytes::from_static(br#"{"ms":60000}"#),
-    ));
+    let process = fixture.answer("slow", json!({ "ms": 0 })).await["process"].as_u64().unwrap();
+    let running = tokio::spawn(fixture.host.invoker()("slow".into(), Bytes::from_static(br#"{"ms":60000}"#)));
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(fixture);
     assert!(matches!(running.await.unwrap(), Outcome::Failed(_)));
@@ -482,10 +379,7 @@ async fn a_bootstrap_whose_runtime_api_goes_away_exits() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut child = tokio::process::Command::new(config.binaries_dir.join("test-bootstrap"))
         .env("BEHAVIOUR", "echo")
-        .env(
-            "AWS_LAMBDA_RUNTIME_API",
-            listener.local_addr().unwrap().to_string(),
-        )
+        .env("AWS_LAMBDA_RUNTIME_API", listener.local_addr().unwrap().to_string())
         .env("AWS_LAMBDA_FUNCTION_NAME", "echo")
         .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
         .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")
@@ -496,9 +390,6 @@ async fn a_bootstrap_whose_runtime_api_goes_away_exits() {
         .unwrap();
     let (connection, _) = listener.accept().await.unwrap();
     drop((listener, connection));
-    let status = tokio::time::timeout(Duration::from_secs(10), child.wait())
-        .await
-        .unwrap()
-        .unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap();
     assert!(!status.success());
 }

@@ -2,4 +2,8 @@
 
 // `cfg(test)` tells clippy that helpers outside `#[test]` functions are tests too.
 #[cfg(test)]
+mod gateway;
+#[cfg(test)]
 mod host;
+#[cfg(test)]
+mod websocket;
