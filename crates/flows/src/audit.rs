@@ -28,7 +28,7 @@ pub struct ItemAudit {
     pub sold: u64,
     /// Orders by status.
     pub orders: BTreeMap<Status, u64>,
-    /// Units too few (positive) or too many (negative). Must be 0.
+    /// Units too few (positive) or too many (negative), of those laid out so far. Must be 0.
     pub drift: i64,
     /// What is wrong, in words.
     pub findings: Vec<String>,
@@ -37,11 +37,13 @@ pub struct ItemAudit {
 /// Adds up buckets as they are read.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
+    expected: u64,
     free: u64,
     held: u64,
     sold: u64,
     broken: Vec<BucketNo>,
-    missing: Vec<BucketNo>,
+    gone: Vec<BucketNo>,
+    to_come: Vec<BucketNo>,
 }
 
 impl Totals {
@@ -49,8 +51,12 @@ impl Totals {
     pub fn add(&mut self, item: &Item, from: BucketNo, to: BucketNo, read: &[(BucketNo, Bucket)]) {
         let mut read: BTreeMap<BucketNo, &Bucket> = read.iter().map(|(number, bucket)| (*number, bucket)).collect();
         for number in from..to {
-            let Some(bucket) = read.remove(&number) else {
-                self.missing.push(number);
+            let bucket = read.remove(&number);
+            if bucket.is_some() || number < item.laid_out {
+                self.expected += u64::from(item.layout.cap(number).unwrap_or(0));
+            }
+            let Some(bucket) = bucket else {
+                if number < item.laid_out { &mut self.gone } else { &mut self.to_come }.push(number);
                 continue;
             };
             self.free += u64::from(bucket.free);
@@ -67,14 +73,8 @@ impl Totals {
         self.held
     }
 
-    /// Buckets that are not there.
-    pub fn missing(&self) -> &[BucketNo] {
-        &self.missing
-    }
-
     /// What they say of an item.
     pub fn audit(&self, item: &Item) -> ItemAudit {
-        let total = item.layout.total();
         let there = self.free + self.held + self.sold;
         let mut findings = Vec::new();
         let mut say = |buckets: &[BucketNo], what: &str| {
@@ -86,14 +86,18 @@ impl Totals {
             }
         };
         say(&self.broken, "does not add up: free + held + sold is not what was laid out");
-        say(&self.missing, "is not laid out yet: preheat again, or wait for reconcile");
+        say(
+            &self.gone,
+            "was laid out and is not there any more: restore the stock table from its point-in-time recovery",
+        );
+        say(&self.to_come, "is not laid out yet: preheat again, or wait for reconcile");
         ItemAudit {
-            total,
+            total: item.layout.total(),
             free: self.free,
             held: self.held,
             sold: self.sold,
             orders: BTreeMap::new(),
-            drift: i64::try_from(total).unwrap_or(i64::MAX) - i64::try_from(there).unwrap_or(i64::MAX),
+            drift: i64::try_from(self.expected).unwrap_or(i64::MAX) - i64::try_from(there).unwrap_or(i64::MAX),
             findings,
         }
     }

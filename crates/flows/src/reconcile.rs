@@ -132,21 +132,13 @@ async fn reconcile_item(
     report: &mut Report,
 ) -> Result<u64, StoreError> {
     let buckets = item.layout.buckets();
-    if item.laid_out < buckets {
-        stock::lay_out_missing(store, offer, item, Instant::now() + LAY_OUT_FOR).await?;
-        report.laid_out += buckets - item.laid_out;
-    }
+    let laid_out = stock::lay_out_missing(store, offer, item, Instant::now() + LAY_OUT_FOR).await?;
+    report.laid_out += laid_out - item.laid_out;
+    let item = &Item { laid_out, ..item.clone() };
     let mut totals = Totals::default();
     for page in 0..pages(buckets) {
         let on_page = buckets_on(page, buckets);
-        let mut read = store.buckets(offer, on_page.clone()).await?;
-        let missing: Vec<BucketNo> =
-            on_page.clone().filter(|number| read.binary_search_by_key(number, |(read, _)| *read).is_err()).collect();
-        if !missing.is_empty() {
-            stock::lay_out(store, offer, item, &missing).await?;
-            report.laid_out += u32::try_from(missing.len()).unwrap_or(u32::MAX);
-            read = store.buckets(offer, on_page.clone()).await?;
-        }
+        let read = store.buckets(offer, on_page.clone()).await?;
         totals.add(item, on_page.start, on_page.end, &read);
         holders(store, offer, &read, now, report).await?;
         mend_page(store, offer, page, buckets, &read, report).await?;
@@ -215,26 +207,24 @@ async fn put_right(
     };
     let claim = claims.claims.get(&offer.item);
     let verdict = verdict(id, *bucket, order, claim, now);
-    let message = || {
-        let buyer = buyer.clone().or_else(|| order.map(|order| order.buyer_name.clone()));
-        let buyer = buyer.ok_or_else(|| StoreError::Permanent {
-            operation: "reconcile",
-            detail: format!("order {id} has neither a claim nor an order that names its buyer"),
-        });
-        buyer.map(|buyer| OrderMessage {
-            version: VERSION,
-            order_id: id.clone(),
-            buyer,
-            sale_id: offer.sale.clone(),
-            item_id: offer.item.clone(),
-            quantity: *quantity,
-            bucket: *bucket,
-            trace: None,
-        })
+    let Some(buyer) = buyer.or_else(|| order.map(|order| order.buyer_name.clone())) else {
+        // Nobody has a claim or an order: this purchase was never accepted, there is nothing to record.
+        store.release(offer, *bucket, id, *quantity).await?;
+        return Ok(Verdict::Release);
+    };
+    let message = || OrderMessage {
+        version: VERSION,
+        order_id: id.clone(),
+        buyer: buyer.clone(),
+        sale_id: offer.sale.clone(),
+        item_id: offer.item.clone(),
+        quantity: *quantity,
+        bucket: *bucket,
+        trace: None,
     };
     match verdict {
         Verdict::Leave => {}
-        Verdict::SendAgain => store.send_order(&message()?).await?,
+        Verdict::SendAgain => store.send_order(&message()).await?,
         Verdict::Close => {
             close::close(store, id, Cause::Deadline, now).await?;
         }
@@ -247,7 +237,7 @@ async fn put_right(
             store.confirm(offer, *bucket, id, *quantity).await?;
         }
         Verdict::Fail => {
-            place_order::fail(store, &message()?, Reason::ClaimLost, now).await?;
+            place_order::fail(store, &message(), Reason::ClaimLost, now).await?;
         }
         Verdict::Release => {
             store.release(offer, *bucket, id, *quantity).await?;

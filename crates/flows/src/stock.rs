@@ -9,7 +9,7 @@ use domain::Timestamp;
 use domain::bucket::{MAX_SEGMENTS, MAX_STOCK, Segment};
 use domain::ids::{IdempotencyKey, Offer, SaleId};
 use domain::sale::{Item, Sale, SaleChange, SaleState, SaleWithItems};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, TryStreamExt};
 use store::{SaleWrite, Store, StoreError};
 
 use crate::set_up::SetUpError;
@@ -90,8 +90,10 @@ pub async fn restock(
     Err(SetUpError::Changed)
 }
 
-/// Lays out the buckets of an item from where it is known to have come, until `until`.
-pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: Instant) -> Result<(), StoreError> {
+/// Lays out the buckets of an item from where it is known to have come, until `until`. Returns how far it came.
+///
+/// Buckets before that are never laid out again: one that has disappeared had sold units in it, and putting it back full would sell them twice.
+pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: Instant) -> Result<u32, StoreError> {
     let buckets = item.layout.buckets();
     let mut first = item.laid_out;
     while first < buckets && Instant::now() < until {
@@ -103,14 +105,7 @@ pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: I
         store.note_laid_out(offer, end).await?;
         first = end;
     }
-    Ok(())
-}
-
-/// Lays out these buckets of an item, where they are missing.
-pub async fn lay_out(store: &Store, offer: &Offer, item: &Item, buckets: &[u32]) -> Result<(), StoreError> {
-    let caps = buckets.iter().filter_map(|bucket| item.layout.cap(*bucket).map(|cap| (*bucket, cap)));
-    let writes = stream::iter(caps).map(|(bucket, cap)| store.lay_out(offer, bucket, cap));
-    writes.buffer_unordered(AT_ONCE).try_collect().await
+    Ok(first)
 }
 
 fn offer(sale: &Sale, item: &Item) -> Offer {
