@@ -1,1 +1,150 @@
 //! The services that functions call: DynamoDB, SQS and EventBridge Scheduler.
+//!
+//! What was answered has been committed: it survives the end of the process, however abrupt. All time is the
+//! [`Clock`]'s. Errors are the services' own, so the SDK reads them as it would AWS's.
+
+mod answer;
+mod checkpoints;
+mod database;
+pub mod dynamodb;
+mod provision;
+pub mod scheduler;
+pub mod sqs;
+mod worker;
+
+use std::path::Path;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+
+pub use answer::{Consumed, Service};
+pub use provision::ProvisionError;
+pub use worker::Stopped;
+
+use crate::clock::Clock;
+use dynamodb::DynamoDb;
+use scheduler::Scheduler;
+use sqs::Sqs;
+
+/// The engines together. Copies share their state.
+#[derive(Clone)]
+pub struct Cloud {
+    /// The time they all go by.
+    pub clock: Clock,
+    /// DynamoDB and its streams.
+    pub dynamodb: DynamoDb,
+    /// SQS.
+    pub sqs: Sqs,
+    /// EventBridge Scheduler.
+    pub scheduler: Scheduler,
+    database: database::Database,
+}
+
+/// Why the engines could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file is not a database, or is damaged.
+    #[error(
+        "{file} is not a readable database ({reason}): start over with --fresh, or put a good copy in its place"
+    )]
+    Corrupt {
+        /// Its name in the data directory.
+        file: String,
+        /// What SQLite said.
+        reason: String,
+    },
+    /// The file cannot be opened or written.
+    #[error(
+        "{file} cannot be opened ({reason}): check that the directory exists, is writable and has space"
+    )]
+    Unavailable {
+        /// Its name in the data directory.
+        file: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The file opened, but not in the mode that makes answered writes durable.
+    #[error(
+        "{file} is in journal mode {mode}, not WAL: its file system does not support shared memory files; use another DATA_DIR"
+    )]
+    NotDurable {
+        /// Its name in the data directory.
+        file: String,
+        /// What SQLite reports.
+        mode: String,
+    },
+}
+
+impl OpenError {
+    /// Tells a damaged file from one that cannot be reached.
+    pub(crate) fn from_sqlite(file: &str, error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        let (file, reason) = (file.to_owned(), error.to_string());
+        match error.sqlite_error_code() {
+            Some(DatabaseCorrupt | NotADatabase) => Self::Corrupt { file, reason },
+            _ => Self::Unavailable { file, reason },
+        }
+    }
+}
+
+impl Cloud {
+    /// Engines that forget everything when the last copy is dropped.
+    pub fn in_memory(clock: Clock) -> Result<Self, OpenError> {
+        Self::assemble(None, clock)
+    }
+
+    /// Engines whose state is in `dir`: `dynamodb.db` and `cloud.db`.
+    pub fn open(dir: &Path, clock: Clock) -> Result<Self, OpenError> {
+        Self::assemble(Some(dir), clock)
+    }
+
+    fn assemble(dir: Option<&Path>, clock: Clock) -> Result<Self, OpenError> {
+        let dynamodb = DynamoDb::open(dir, &clock)?;
+        let database = database::Database::open(dir, &clock)?;
+        Ok(Self {
+            sqs: Sqs::new(database.clone(), clock.clone()),
+            scheduler: Scheduler::new(database.clone(), clock.clone()),
+            clock,
+            dynamodb,
+            database,
+        })
+    }
+
+    /// Answers one request, as the service it is for would.
+    pub async fn call(&self, request: Request<Bytes>) -> Response<Bytes> {
+        match Service::of(&request) {
+            Some((service @ (Service::DynamoDb | Service::DynamoDbStreams), operation)) => {
+                self.dynamodb.call(service, operation, request.into_body()).await
+            }
+            Some((Service::Sqs, operation)) => self.sqs.call(&operation, request.body()).await,
+            Some((Service::Scheduler, _)) => self.scheduler.call(&request).await,
+            None => Service::DynamoDb.error(
+                StatusCode::BAD_REQUEST,
+                "UnknownOperationException",
+                "neither x-amz-target nor the path names an operation of DynamoDB, SQS or Scheduler",
+            ),
+        }
+    }
+
+    /// What time does by itself in AWS: deletes expired items, stream records past their day, and messages past
+    /// their retention. Its owner calls it now and then; gives the number of items deleted.
+    pub async fn sweep(&self) -> Result<usize, Stopped> {
+        self.sqs.sweep_expired().await?;
+        self.dynamodb.sweep_ttl().await
+    }
+}
+
+/// A random id in the form of a UUID.
+pub(crate) fn random_id() -> String {
+    let mut bytes = [0_u8; 16];
+    // Without the operating system's generator nothing here could run; zeros are at least a well-formed id.
+    let _ = getrandom::fill(&mut bytes);
+    let mut id = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            id.push('-');
+        }
+        id.push_str(&format!("{byte:02x}"));
+    }
+    id
+}

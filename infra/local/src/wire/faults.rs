@@ -1,0 +1,206 @@
+//! What can go wrong between the SDK and a service.
+
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::engine::Service;
+use crate::engine::sqs::Sqs;
+
+/// A call, for whoever decides what befalls it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which service.
+    pub service: Service,
+    /// Which operation, such as `UpdateItem`.
+    pub operation: String,
+    /// Its running number on this wire, from 1; an SDK retry is a call of its own.
+    pub number: u64,
+    path: String,
+    body: Bytes,
+}
+
+impl Call {
+    pub(super) fn new(
+        service: Service,
+        operation: String,
+        number: u64,
+        request: &Request<Bytes>,
+    ) -> Self {
+        let (path, body) = (request.uri().path().to_owned(), request.body().clone());
+        Self {
+            service,
+            operation,
+            number,
+            path,
+            body,
+        }
+    }
+
+    /// The request's JSON; null if there is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The table, queue or schedule that the call names. A transaction or a batch gives its first table.
+    pub fn resource(&self) -> Option<String> {
+        match self.service {
+            Service::Scheduler => self.path.rsplit_once('/').map(|(_, name)| name.to_owned()),
+            Service::Sqs => {
+                let body = self.json();
+                let name = body
+                    .get("QueueUrl")
+                    .or_else(|| body.get("QueueName"))
+                    .or_else(|| body.get("SourceArn"));
+                name.and_then(Value::as_str)
+                    .map(|name| Sqs::name_of(name).to_owned())
+            }
+            Service::DynamoDb | Service::DynamoDbStreams => self.tables().into_iter().next(),
+        }
+    }
+
+    /// Every table that a DynamoDB call names, in the request's order.
+    pub fn tables(&self) -> Vec<String> {
+        let body = self.json();
+        let table = |value: &Value| {
+            value
+                .get("TableName")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        if let Some(name) = table(&body) {
+            return vec![name];
+        }
+        if let Some(tables) = body.get("RequestItems").and_then(Value::as_object) {
+            return tables.keys().cloned().collect();
+        }
+        let items = body.get("TransactItems").and_then(Value::as_array);
+        let actions = items
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object)
+            .flat_map(|item| item.values());
+        actions.filter_map(table).collect()
+    }
+}
+
+/// How an answer gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The connection broke.
+    Io,
+    /// It did not come in time.
+    Timeout,
+}
+
+impl Loss {
+    pub(super) fn error(self) -> ConnectorError {
+        match self {
+            Loss::Io => ConnectorError::io("the connection broke (injected)".into()),
+            Loss::Timeout => ConnectorError::timeout("no answer in time (injected)".into()),
+        }
+    }
+}
+
+/// What befalls a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// The request never arrives; the caller sees a loss.
+    NotApplied(Loss),
+    /// The service does what was asked; the caller sees a loss.
+    AppliedButLost(Loss),
+    /// The service does what was asked; the caller sees its internal error.
+    AppliedButServerError,
+    /// The service refuses for now: `ProvisionedThroughputExceededException`, `RequestThrottled`, `ThrottlingException`.
+    Throttled,
+    /// The service fails without doing anything.
+    ServerError,
+    /// Another transaction has the item: `TransactionCanceledException` with that reason for the first action, or
+    /// `TransactionConflictException`. For DynamoDB's writes; any other call is let through.
+    TransactionConflict,
+    /// Nothing is done and no answer ever comes: the caller is to be dropped, as in a crash before the call.
+    Stops,
+    /// It is done and no answer ever comes: as in a crash right after the call.
+    AppliedThenStops,
+}
+
+impl Fault {
+    /// The answer that takes the place of the call, for the faults that keep it from the service.
+    pub(super) fn instead(self, call: &Call) -> Option<Result<Response<Bytes>, ConnectorError>> {
+        match self {
+            Fault::NotApplied(loss) => Some(Err(loss.error())),
+            Fault::Throttled => Some(Ok(throttled(call))),
+            Fault::ServerError => Some(Ok(server_error(call))),
+            Fault::TransactionConflict => conflict(call).map(Ok),
+            Fault::None
+            | Fault::AppliedButLost(_)
+            | Fault::AppliedButServerError
+            | Fault::Stops
+            | Fault::AppliedThenStops => None,
+        }
+    }
+}
+
+fn throttled(call: &Call) -> Response<Bytes> {
+    let (status, code) = match call.service {
+        Service::DynamoDb | Service::DynamoDbStreams => (
+            StatusCode::BAD_REQUEST,
+            "ProvisionedThroughputExceededException",
+        ),
+        Service::Sqs => (StatusCode::BAD_REQUEST, "RequestThrottled"),
+        Service::Scheduler => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException"),
+    };
+    call.service.error(status, code, "Rate exceeded (injected)")
+}
+
+pub(super) fn server_error(call: &Call) -> Response<Bytes> {
+    let code = match call.service {
+        Service::DynamoDb | Service::DynamoDbStreams => "InternalServerError",
+        Service::Sqs => "InternalError",
+        Service::Scheduler => "InternalServerException",
+    };
+    call.service.error(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        code,
+        "Internal failure (injected)",
+    )
+}
+
+fn conflict(call: &Call) -> Option<Response<Bytes>> {
+    const ONGOING: &str = "Transaction is ongoing for the item";
+    match (call.service, call.operation.as_str()) {
+        (Service::DynamoDb, "TransactWriteItems") => {
+            let actions = call
+                .json()
+                .get("TransactItems")
+                .and_then(Value::as_array)
+                .map_or(1, Vec::len);
+            let mut reasons = vec![json!({"Code": "TransactionConflict", "Message": ONGOING})];
+            reasons.resize_with(actions.max(1), || json!({"Code": "None"}));
+            let codes: Vec<&str> = reasons
+                .iter()
+                .filter_map(|reason| reason.get("Code")?.as_str())
+                .collect();
+            let body = json!({
+                "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+                "Message": format!(
+                    "Transaction cancelled, please refer cancellation reasons for specific reasons [{}]",
+                    codes.join(", ")
+                ),
+                "CancellationReasons": reasons,
+            });
+            let mut response = Response::new(Bytes::from(body.to_string()));
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            Some(response)
+        }
+        (Service::DynamoDb, "PutItem" | "UpdateItem" | "DeleteItem") => Some(call.service.error(
+            StatusCode::BAD_REQUEST,
+            "TransactionConflictException",
+            ONGOING,
+        )),
+        _ => None,
+    }
+}
