@@ -18,6 +18,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 
 pub use answer::{Consumed, Service};
+pub use checkpoints::CheckpointError;
 pub use provision::ProvisionError;
 pub use worker::Stopped;
 

@@ -148,7 +148,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Checks that everything is there. Processes start when they are needed.
+    /// Checks that everything is there. Processes start when they are needed. Must be called inside a tokio runtime.
     pub fn start(config: HostConfig) -> Result<Self, HostError> {
         let logs_error = |error| HostError::Logs { path: config.logs_dir.clone(), error };
         std::fs::create_dir_all(&config.logs_dir).map_err(logs_error)?;

@@ -2,8 +2,18 @@
 
 // `cfg(test)` tells clippy that helpers outside `#[test]` functions are tests too.
 #[cfg(test)]
+mod asynchronous;
+#[cfg(test)]
 mod gateway;
 #[cfg(test)]
 mod host;
+#[cfg(test)]
+mod queue_source;
+#[cfg(test)]
+mod recorder;
+#[cfg(test)]
+mod schedules;
+#[cfg(test)]
+mod stream_source;
 #[cfg(test)]
 mod websocket;
