@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use local_cloud::clock::Clock;
 use local_cloud::engine::Cloud;
 use local_cloud::invoke::{Invoker, Outcome};
+use local_cloud::sources::Sources;
 use local_cloud::sources::stream::{StreamConsumer, StreamStep};
-use local_cloud::template::model::StreamSource;
+use local_cloud::template::model::{EventSource, Stack, StreamSource, Table};
 use serde_json::{Value, json};
 
 use crate::recorder::{answered, cloud, drain, failed, function, make_queue, recorder, seconds};
@@ -251,4 +253,60 @@ async fn a_mapping_from_the_end_sees_only_what_comes_after_it() {
     put(&cloud, &["after"]).await;
     consumer.poll_once().await.unwrap();
     assert_eq!(batches(&events), [["after"]]);
+}
+
+/// The loops of streams and schedules, on the wall's clock.
+#[tokio::test]
+async fn running_sources_take_changes_and_fire_schedules_as_they_come() {
+    let cloud = Cloud::in_memory(Clock::wall()).unwrap();
+    let stream = table(&cloud).await;
+    let (taken, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+    let (invoker, _) = recorder(move |event| {
+        taken.send(event.clone()).unwrap();
+        answered(json!(null))
+    });
+    let mut consumer = function("availability");
+    consumer.sources = vec![EventSource::Stream(stream)];
+    let table = Table {
+        logical_id: "Stock".into(),
+        name: "stock".into(),
+        arn: "arn:aws:dynamodb:us-east-1:000000000000:table/stock".into(),
+        create: json!({}),
+        ttl_attribute: None,
+        stream_arn: Some(STREAM.into()),
+    };
+    let stack = Stack { functions: vec![consumer], tables: vec![table], ..Stack::default() };
+    let running = Sources::open(&cloud, &stack, &invoker, Arc::new(|_, _| true)).await.unwrap().start();
+    let mut next = async || tokio::time::timeout(Duration::from_secs(10), arrived.recv()).await.unwrap().unwrap();
+    for id in ["a", "b"] {
+        put(&cloud, &[id]).await;
+        assert_eq!(keys(&next().await), [id]);
+    }
+    // Made while the loop waits for nothing: it must notice.
+    // Two seconds, cut to a whole one: never so near that it has passed when it arrives.
+    let at = jiff::Timestamp::from_millisecond(cloud.clock.now_ms() + 2000).unwrap();
+    let definition = serde_json::from_value(json!({
+        "ScheduleExpression": at.strftime("at(%Y-%m-%dT%H:%M:%S)").to_string(),
+        "FlexibleTimeWindow": { "Mode": "OFF" },
+        "Target": {
+            "Arn": "arn:aws:lambda:us-east-1:000000000000:function:availability",
+            "RoleArn": "arn:aws:iam::000000000000:role/scheduler",
+            "Input": r#"{"fired":true}"#,
+        },
+    }))
+    .unwrap();
+    cloud.scheduler.create("default", "soon", definition, None).await.unwrap();
+    assert_eq!(next().await, json!({ "fired": true }));
+    tokio::time::timeout(Duration::from_secs(10), running.stop(Duration::from_secs(60))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mapping_to_a_table_without_a_stream_says_what_to_add() {
+    let cloud = cloud();
+    let mut consumer = function("availability");
+    consumer.sources = vec![EventSource::Stream(table(&cloud).await)];
+    let (invoker, _) = recorder(|_| failed());
+    let stack = Stack { functions: vec![consumer], ..Stack::default() };
+    let error = Sources::open(&cloud, &stack, &invoker, Arc::new(|_, _| true)).await.err().unwrap();
+    assert_eq!(error.to_string(), "function availability: table stock has no stream: give it a StreamSpecification");
 }
