@@ -37,20 +37,12 @@ impl DataDir {
     /// Opens the directory, making it if need be, and locks it for this process. With `fresh`, what an earlier run left
     /// in it is deleted first; a directory that holds anything and is not ours is refused.
     pub fn open(path: &Path, fresh: bool) -> Result<Self, DataDirError> {
-        let unusable = |reason| DataDirError::Unusable {
-            path: path.to_owned(),
-            reason,
-        };
+        let unusable = |reason| DataDirError::Unusable { path: path.to_owned(), reason };
         if fresh && !may_wipe(path).map_err(unusable)? {
             return Err(DataDirError::NotOurs(path.to_owned()));
         }
         fs::create_dir_all(path).map_err(unusable)?;
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join(LOCK))
-            .map_err(unusable)?;
+        let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse(path.to_owned())),
@@ -59,10 +51,7 @@ impl DataDir {
         if fresh {
             wipe(path).map_err(unusable)?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            _lock: lock,
-        })
+        Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
     /// Where it is.
@@ -109,10 +98,7 @@ mod tests {
         let error = DataDir::open(dir.path(), false).expect_err("the second copy");
         assert!(matches!(error, DataDirError::InUse(_)));
         let text = error.to_string();
-        assert!(
-            text.contains("stop that one") && !text.contains('\n'),
-            "{text}"
-        );
+        assert!(text.contains("stop that one") && !text.contains('\n'), "{text}");
         drop(first);
         DataDir::open(dir.path(), false).expect("after the first copy ended");
     }
@@ -121,10 +107,7 @@ mod tests {
     fn fresh_wipes_only_what_is_ours() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("thesis.txt"), "years of work").expect("a file");
-        assert!(matches!(
-            DataDir::open(dir.path(), true),
-            Err(DataDirError::NotOurs(_))
-        ));
+        assert!(matches!(DataDir::open(dir.path(), true), Err(DataDirError::NotOurs(_))));
         assert!(dir.path().join("thesis.txt").exists());
 
         let ours = dir.path().join("ours");
@@ -141,20 +124,12 @@ mod tests {
     fn a_damaged_database_says_how_to_start_over() {
         for file in ["cloud.db", "dynamodb.db"] {
             let dir = tempfile::tempdir().expect("a directory");
-            fs::write(
-                dir.path().join(file),
-                "this is no database, whatever its name says. ".repeat(100),
-            )
-            .expect("a file");
-            let error = Cloud::open(dir.path(), Clock::wall())
-                .err()
-                .expect("an error");
+            fs::write(dir.path().join(file), "this is no database, whatever its name says. ".repeat(100))
+                .expect("a file");
+            let error = Cloud::open(dir.path(), Clock::wall()).err().expect("an error");
             assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
             let text = error.to_string();
-            assert!(
-                text.contains("--fresh") && text.contains(file) && !text.contains('\n'),
-                "{text}"
-            );
+            assert!(text.contains("--fresh") && text.contains(file) && !text.contains('\n'), "{text}");
         }
     }
 }

@@ -54,34 +54,21 @@ struct Served {
 
 impl Endpoint {
     /// Serves `cloud` on a loopback port; 0 is any that is free.
-    pub async fn start(
-        cloud: Cloud,
-        port: u16,
-        authorizer: Option<Authorizer>,
-    ) -> std::io::Result<Self> {
+    pub async fn start(cloud: Cloud, port: u16, authorizer: Option<Authorizer>) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
-        let router = Router::new()
-            .fallback(answer)
-            .with_state(Served { cloud, authorizer });
+        let router = Router::new().fallback(answer).with_state(Served { cloud, authorizer });
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let until_stopped = async {
                 // A dropped sender is a stop too.
                 let _ = stopped.await;
             };
-            if let Err(error) = axum::serve(listener, router)
-                .with_graceful_shutdown(until_stopped)
-                .await
-            {
+            if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until_stopped).await {
                 tracing::error!(%error, "the endpoint of the engines failed");
             }
         });
-        Ok(Self {
-            address,
-            stop,
-            server,
-        })
+        Ok(Self { address, stop, server })
     }
 
     /// Where it listens.
@@ -106,8 +93,8 @@ impl Endpoint {
 
 async fn answer(State(served): State<Served>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let service = Service::of(&Request::from_parts(parts.clone(), ()))
-        .map_or(Service::DynamoDb, |(service, _)| service);
+    let service =
+        Service::of(&Request::from_parts(parts.clone(), ())).map_or(Service::DynamoDb, |(service, _)| service);
     let Ok(body) = to_bytes(body, BODY_BYTES).await else {
         let refused = service.error(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -126,11 +113,7 @@ async fn answer(State(served): State<Served>, request: Request<Body>) -> Respons
 }
 
 /// The refusal, if there is one.
-fn check(
-    authorizer: &Authorizer,
-    service: Service,
-    request: &Request<Bytes>,
-) -> Option<Response<Bytes>> {
+fn check(authorizer: &Authorizer, service: Service, request: &Request<Bytes>) -> Option<Response<Bytes>> {
     let Some(access_key_id) = access_key_id(request) else {
         return Some(service.error(
             StatusCode::FORBIDDEN,
@@ -155,14 +138,7 @@ fn check(
 
 /// The access key id that a request was signed with.
 pub fn access_key_id<B>(request: &Request<B>) -> Option<&str> {
-    let authorization = request
-        .headers()
-        .get(header::AUTHORIZATION)?
-        .to_str()
-        .ok()?;
-    let credential = authorization
-        .strip_prefix("AWS4-HMAC-SHA256")?
-        .split("Credential=")
-        .nth(1)?;
+    let authorization = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
+    let credential = authorization.strip_prefix("AWS4-HMAC-SHA256")?.split("Credential=").nth(1)?;
     credential.split('/').next().filter(|id| !id.is_empty())
 }

@@ -77,21 +77,14 @@ pub struct RecordedCall {
 
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire")
-            .field("faults", &self.faults.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Wire").field("faults", &self.faults.is_some()).finish_non_exhaustive()
     }
 }
 
 impl Wire {
     /// A wire to these engines on which nothing goes wrong.
     pub fn new(cloud: Cloud) -> Self {
-        Self {
-            cloud,
-            faults: None,
-            access_key_id: "LOCAL".to_owned(),
-            record: Arc::default(),
-        }
+        Self { cloud, faults: None, access_key_id: "LOCAL".to_owned(), record: Arc::default() }
     }
 
     /// The same wire, on which `faults` decides what befalls each call.
@@ -107,22 +100,12 @@ impl Wire {
 
     /// The calls made so far (the latest 100,000), or since [`Wire::forget_calls`].
     pub fn calls(&self) -> Vec<RecordedCall> {
-        self.record
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .calls
-            .iter()
-            .cloned()
-            .collect()
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).calls.iter().cloned().collect()
     }
 
     /// Starts the record anew. Running numbers go on.
     pub fn forget_calls(&self) {
-        self.record
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .calls
-            .clear();
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).calls.clear();
     }
 
     /// A configuration for any SDK client, over this wire and on the engines' clock.
@@ -141,18 +124,14 @@ impl Wire {
     }
 
     async fn carry(self, request: Request<Bytes>) -> Result<Response<Bytes>, ConnectorError> {
-        let (service, operation) =
-            Service::of(&request).unwrap_or((Service::DynamoDb, "UnknownOperation".to_owned()));
+        let (service, operation) = Service::of(&request).unwrap_or((Service::DynamoDb, "UnknownOperation".to_owned()));
         let number = {
             let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
             record.made += 1;
             record.made
         };
         let call = Call::new(service, operation, number, &request);
-        let fault = self
-            .faults
-            .as_ref()
-            .map_or(Fault::None, |faults| faults(&call));
+        let fault = self.faults.as_ref().map_or(Fault::None, |faults| faults(&call));
         if let Some(refused) = fault.instead(&call) {
             self.keep(&call, fault, refused.as_ref().ok());
             return refused;
@@ -172,10 +151,8 @@ impl Wire {
     }
 
     fn keep(&self, call: &Call, fault: Fault, response: Option<&Response<Bytes>>) {
-        let consumed = response
-            .and_then(|response| response.extensions().get::<Consumed>())
-            .copied()
-            .unwrap_or_default();
+        let consumed =
+            response.and_then(|response| response.extensions().get::<Consumed>()).copied().unwrap_or_default();
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         if record.calls.len() >= KEPT {
             record.calls.pop_front();
@@ -194,11 +171,7 @@ impl Wire {
 }
 
 impl HttpClient for Wire {
-    fn http_connector(
-        &self,
-        _: &HttpConnectorSettings,
-        _: &RuntimeComponents,
-    ) -> SharedHttpConnector {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
         SharedHttpConnector::new(self.clone())
     }
 }
@@ -214,9 +187,7 @@ impl HttpConnector for Wire {
 }
 
 fn to_engine(request: HttpRequest) -> Result<Request<Bytes>, ConnectorError> {
-    let request = request
-        .try_into_http1x()
-        .map_err(|error| ConnectorError::user(error.into()))?;
+    let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
     let (parts, body) = request.into_parts();
     let body = body
         .bytes()

@@ -69,14 +69,9 @@ impl Service {
                 respond(status, "application/x-amz-json-1.0", &body)
             }
             Service::Sqs => {
-                let body =
-                    json!({"__type": format!("com.amazonaws.sqs#{code}"), "message": message});
+                let body = json!({"__type": format!("com.amazonaws.sqs#{code}"), "message": message});
                 let mut response = respond(status, "application/x-amz-json-1.0", &body);
-                let fault = if status.is_server_error() {
-                    "Receiver"
-                } else {
-                    "Sender"
-                };
+                let fault = if status.is_server_error() { "Receiver" } else { "Sender" };
                 let legacy = legacy_sqs_code(code);
                 if let Ok(value) = HeaderValue::from_str(&format!("{legacy};{fault}")) {
                     response.headers_mut().insert("x-amzn-query-error", value);
@@ -84,8 +79,7 @@ impl Service {
                 response
             }
             Service::Scheduler => {
-                let mut response =
-                    respond(status, "application/json", &json!({"Message": message}));
+                let mut response = respond(status, "application/json", &json!({"Message": message}));
                 if let Ok(value) = HeaderValue::from_str(code) {
                     response.headers_mut().insert("x-amzn-errortype", value);
                 }
@@ -113,27 +107,16 @@ fn legacy_sqs_code(code: &str) -> &str {
 }
 
 /// A JSON answer.
-pub(crate) fn respond(
-    status: StatusCode,
-    content_type: &'static str,
-    body: &Value,
-) -> Response<Bytes> {
+pub(crate) fn respond(status: StatusCode, content_type: &'static str, body: &Value) -> Response<Bytes> {
     respond_text(status, content_type, body.to_string())
 }
 
 /// An answer whose JSON is already written out.
-pub(crate) fn respond_text(
-    status: StatusCode,
-    content_type: &'static str,
-    body: String,
-) -> Response<Bytes> {
+pub(crate) fn respond_text(status: StatusCode, content_type: &'static str, body: String) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(
-        http::header::CONTENT_TYPE,
-        HeaderValue::from_static(content_type),
-    );
+    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     if let Ok(value) = HeaderValue::from_str(&super::random_id()) {
         headers.insert("x-amzn-requestid", value);
     }

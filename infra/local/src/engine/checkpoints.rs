@@ -19,18 +19,12 @@ pub enum CheckpointError {
 
 impl Cloud {
     /// The last record of `table`'s stream that `consumer` is done with.
-    pub async fn checkpoint(
-        &self,
-        consumer: &str,
-        table: &str,
-    ) -> Result<Option<SequenceNumber>, CheckpointError> {
+    pub async fn checkpoint(&self, consumer: &str, table: &str) -> Result<Option<SequenceNumber>, CheckpointError> {
         let (consumer, table) = (consumer.to_owned(), table.to_owned());
         self.database
             .transaction(move |db| {
                 let found: Option<String> = db
-                    .prepare_cached(
-                        "SELECT sequence FROM checkpoints WHERE consumer = ?1 AND stream = ?2",
-                    )?
+                    .prepare_cached("SELECT sequence FROM checkpoints WHERE consumer = ?1 AND stream = ?2")?
                     .query_row([consumer, table], |row| row.get(0))
                     .optional()?;
                 Ok(found.and_then(|text| SequenceNumber::parse(&text)))
@@ -48,8 +42,10 @@ impl Cloud {
         let row = [consumer.to_owned(), table.to_owned(), sequence.to_string()];
         self.database
             .transaction(move |db| {
-                db.prepare_cached("INSERT OR REPLACE INTO checkpoints (consumer, stream, sequence) VALUES (?1, ?2, ?3)")?
-                    .execute(row)?;
+                db.prepare_cached(
+                    "INSERT OR REPLACE INTO checkpoints (consumer, stream, sequence) VALUES (?1, ?2, ?3)",
+                )?
+                .execute(row)?;
                 Ok(())
             })
             .await

@@ -89,10 +89,7 @@ impl Database {
                 let _ = connection.execute_batch("ROLLBACK");
             }
         });
-        worker.map(Self).map_err(|error| OpenError::Unavailable {
-            file: FILE.to_owned(),
-            reason: error.to_string(),
-        })
+        worker.map(Self).map_err(|error| OpenError::Unavailable { file: FILE.to_owned(), reason: error.to_string() })
     }
 
     /// Runs `change` in a transaction of its own; it takes effect only if it gives `Ok`.
@@ -106,8 +103,7 @@ impl Database {
     {
         self.0
             .run(move |connection| {
-                let transaction =
-                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
                 let answer = change(&transaction)?;
                 transaction.commit()?;
                 Ok(answer)
@@ -120,15 +116,9 @@ impl Database {
 /// so the end of the process loses nothing; only the machine losing power may.
 pub(crate) fn make_durable(connection: &Connection, file: &str) -> Result<(), OpenError> {
     let sqlite = |error| OpenError::from_sqlite(file, &error);
-    let mode: String = connection
-        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-        .map_err(sqlite)?;
-    connection
-        .execute_batch("PRAGMA synchronous = NORMAL")
-        .map_err(sqlite)?;
-    let synchronous: i64 = connection
-        .query_row("PRAGMA synchronous", [], |row| row.get(0))
-        .map_err(sqlite)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
+    connection.execute_batch("PRAGMA synchronous = NORMAL").map_err(sqlite)?;
+    let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" || synchronous != 1 {
         return Err(OpenError::NotDurable {
             file: file.to_owned(),

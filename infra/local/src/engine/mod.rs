@@ -45,9 +45,7 @@ pub struct Cloud {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file is not a database, or is damaged.
-    #[error(
-        "{file} is not a readable database ({reason}): start over with --fresh, or put a good copy in its place"
-    )]
+    #[error("{file} is not a readable database ({reason}): start over with --fresh, or put a good copy in its place")]
     Corrupt {
         /// Its name in the data directory.
         file: String,
@@ -55,9 +53,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The file cannot be opened or written.
-    #[error(
-        "{file} cannot be opened ({reason}): check that the directory exists, is writable and has space"
-    )]
+    #[error("{file} cannot be opened ({reason}): check that the directory exists, is writable and has space")]
     Unavailable {
         /// Its name in the data directory.
         file: String,

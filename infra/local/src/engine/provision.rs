@@ -42,32 +42,21 @@ impl Cloud {
         for table in &stack.tables {
             self.provision_table(table)
                 .await
-                .map_err(|source| ProvisionError::Table {
-                    name: table.name.clone(),
-                    source,
-                })?;
+                .map_err(|source| ProvisionError::Table { name: table.name.clone(), source })?;
         }
         // A redrive policy names its dead-letter queue, which must exist: queues without one come first.
-        let (redriven, plain): (Vec<_>, Vec<_>) = stack
-            .queues
-            .iter()
-            .partition(|queue| queue.attributes.contains_key("RedrivePolicy"));
+        let (redriven, plain): (Vec<_>, Vec<_>) =
+            stack.queues.iter().partition(|queue| queue.attributes.contains_key("RedrivePolicy"));
         for queue in plain.into_iter().chain(redriven) {
             self.provision_queue(queue)
                 .await
-                .map_err(|source| ProvisionError::Queue {
-                    name: queue.name.clone(),
-                    source,
-                })?;
+                .map_err(|source| ProvisionError::Queue { name: queue.name.clone(), source })?;
         }
         for name in &stack.schedule_groups {
             match self.scheduler.create_group(name, None).await {
                 Ok(_) | Err(SchedulerError::Conflict(_)) => {}
                 Err(source) => {
-                    return Err(ProvisionError::ScheduleGroup {
-                        name: name.clone(),
-                        source,
-                    });
+                    return Err(ProvisionError::ScheduleGroup { name: name.clone(), source });
                 }
             }
         }
@@ -79,24 +68,14 @@ impl Cloud {
             self.dynamodb.create_table(&table.create).await?;
         }
         if let Some(attribute) = &table.ttl_attribute {
-            self.dynamodb
-                .set_ttl_attribute(&table.name, attribute)
-                .await?;
+            self.dynamodb.set_ttl_attribute(&table.name, attribute).await?;
         }
         Ok(())
     }
 
     async fn provision_queue(&self, queue: &Queue) -> Result<(), SqsError> {
-        match self
-            .sqs
-            .create_queue(&queue.name, queue.attributes.clone())
-            .await
-        {
-            Err(SqsError::QueueNameExists(_)) => {
-                self.sqs
-                    .set_attributes(&queue.name, queue.attributes.clone())
-                    .await
-            }
+        match self.sqs.create_queue(&queue.name, queue.attributes.clone()).await {
+            Err(SqsError::QueueNameExists(_)) => self.sqs.set_attributes(&queue.name, queue.attributes.clone()).await,
             other => other.map(|_| ()),
         }
     }

@@ -40,26 +40,19 @@ pub struct Stopped;
 
 impl<S: Send + 'static> Worker<S> {
     /// Gives `state` an owner. `recover` puts it right after a call that panicked.
-    pub(crate) fn start(
-        name: &str,
-        clock: &Clock,
-        mut state: S,
-        recover: fn(&mut S),
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str, clock: &Clock, mut state: S, recover: fn(&mut S)) -> std::io::Result<Self> {
         if clock.is_driven() {
             return Ok(Self(Place::Here(Arc::new(Mutex::new(state)))));
         }
         let (jobs, mut waiting) = mpsc::channel::<Job<S>>(WAITING);
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                while let Some(job) = waiting.blocking_recv() {
-                    // A panic drops the answer's channel, which tells the caller; the next caller must still be served.
-                    if catch_unwind(AssertUnwindSafe(|| job(&mut state))).is_err() {
-                        recover(&mut state);
-                    }
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            while let Some(job) = waiting.blocking_recv() {
+                // A panic drops the answer's channel, which tells the caller; the next caller must still be served.
+                if catch_unwind(AssertUnwindSafe(|| job(&mut state))).is_err() {
+                    recover(&mut state);
                 }
-            })?;
+            }
+        })?;
         Ok(Self(Place::Thread(jobs)))
     }
 

@@ -22,20 +22,9 @@ pub struct Call {
 }
 
 impl Call {
-    pub(super) fn new(
-        service: Service,
-        operation: String,
-        number: u64,
-        request: &Request<Bytes>,
-    ) -> Self {
+    pub(super) fn new(service: Service, operation: String, number: u64, request: &Request<Bytes>) -> Self {
         let (path, body) = (request.uri().path().to_owned(), request.body().clone());
-        Self {
-            service,
-            operation,
-            number,
-            path,
-            body,
-        }
+        Self { service, operation, number, path, body }
     }
 
     /// The request's JSON; null if there is none.
@@ -49,12 +38,8 @@ impl Call {
             Service::Scheduler => self.path.rsplit_once('/').map(|(_, name)| name.to_owned()),
             Service::Sqs => {
                 let body = self.json();
-                let name = body
-                    .get("QueueUrl")
-                    .or_else(|| body.get("QueueName"))
-                    .or_else(|| body.get("SourceArn"));
-                name.and_then(Value::as_str)
-                    .map(|name| Sqs::name_of(name).to_owned())
+                let name = body.get("QueueUrl").or_else(|| body.get("QueueName")).or_else(|| body.get("SourceArn"));
+                name.and_then(Value::as_str).map(|name| Sqs::name_of(name).to_owned())
             }
             Service::DynamoDb | Service::DynamoDbStreams => self.tables().into_iter().next(),
         }
@@ -63,12 +48,7 @@ impl Call {
     /// Every table that a DynamoDB call names, in the request's order.
     pub fn tables(&self) -> Vec<String> {
         let body = self.json();
-        let table = |value: &Value| {
-            value
-                .get("TableName")
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-        };
+        let table = |value: &Value| value.get("TableName").and_then(Value::as_str).map(str::to_owned);
         if let Some(name) = table(&body) {
             return vec![name];
         }
@@ -76,11 +56,7 @@ impl Call {
             return tables.keys().cloned().collect();
         }
         let items = body.get("TransactItems").and_then(Value::as_array);
-        let actions = items
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object)
-            .flat_map(|item| item.values());
+        let actions = items.into_iter().flatten().filter_map(Value::as_object).flat_map(|item| item.values());
         actions.filter_map(table).collect()
     }
 }
@@ -146,10 +122,9 @@ impl Fault {
 
 fn throttled(call: &Call) -> Response<Bytes> {
     let (status, code) = match call.service {
-        Service::DynamoDb | Service::DynamoDbStreams => (
-            StatusCode::BAD_REQUEST,
-            "ProvisionedThroughputExceededException",
-        ),
+        Service::DynamoDb | Service::DynamoDbStreams => {
+            (StatusCode::BAD_REQUEST, "ProvisionedThroughputExceededException")
+        }
         Service::Sqs => (StatusCode::BAD_REQUEST, "RequestThrottled"),
         Service::Scheduler => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException"),
     };
@@ -162,28 +137,17 @@ pub(super) fn server_error(call: &Call) -> Response<Bytes> {
         Service::Sqs => "InternalError",
         Service::Scheduler => "InternalServerException",
     };
-    call.service.error(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        code,
-        "Internal failure (injected)",
-    )
+    call.service.error(StatusCode::INTERNAL_SERVER_ERROR, code, "Internal failure (injected)")
 }
 
 fn conflict(call: &Call) -> Option<Response<Bytes>> {
     const ONGOING: &str = "Transaction is ongoing for the item";
     match (call.service, call.operation.as_str()) {
         (Service::DynamoDb, "TransactWriteItems") => {
-            let actions = call
-                .json()
-                .get("TransactItems")
-                .and_then(Value::as_array)
-                .map_or(1, Vec::len);
+            let actions = call.json().get("TransactItems").and_then(Value::as_array).map_or(1, Vec::len);
             let mut reasons = vec![json!({"Code": "TransactionConflict", "Message": ONGOING})];
             reasons.resize_with(actions.max(1), || json!({"Code": "None"}));
-            let codes: Vec<&str> = reasons
-                .iter()
-                .filter_map(|reason| reason.get("Code")?.as_str())
-                .collect();
+            let codes: Vec<&str> = reasons.iter().filter_map(|reason| reason.get("Code")?.as_str()).collect();
             let body = json!({
                 "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
                 "Message": format!(
@@ -196,11 +160,9 @@ fn conflict(call: &Call) -> Option<Response<Bytes>> {
             *response.status_mut() = StatusCode::BAD_REQUEST;
             Some(response)
         }
-        (Service::DynamoDb, "PutItem" | "UpdateItem" | "DeleteItem") => Some(call.service.error(
-            StatusCode::BAD_REQUEST,
-            "TransactionConflictException",
-            ONGOING,
-        )),
+        (Service::DynamoDb, "PutItem" | "UpdateItem" | "DeleteItem") => {
+            Some(call.service.error(StatusCode::BAD_REQUEST, "TransactionConflictException", ONGOING))
+        }
         _ => None,
     }
 }

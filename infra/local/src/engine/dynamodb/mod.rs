@@ -70,10 +70,7 @@ impl From<DynoxideError> for DynamoError {
     fn from(error: DynoxideError) -> Self {
         let code = error.error_type();
         Self::Refused {
-            code: code
-                .rsplit_once('#')
-                .map_or(code, |(_, code)| code)
-                .to_owned(),
+            code: code.rsplit_once('#').map_or(code, |(_, code)| code).to_owned(),
             message: error.to_string(),
         }
     }
@@ -100,49 +97,27 @@ impl DynamoDb {
         };
         let storage = storage.with_clock(Arc::new(EngineClock(clock.clone())));
         streams::index(&storage).map_err(|error| OpenError::from_sqlite(FILE, &error))?;
-        let engine = Engine {
-            storage,
-            lifecycle: VectorIndexLifecycle::new(),
-            tokens: Tokens::default(),
-            clock: clock.clone(),
-        };
+        let engine =
+            Engine { storage, lifecycle: VectorIndexLifecycle::new(), tokens: Tokens::default(), clock: clock.clone() };
         let worker = Worker::start("dynamodb", clock, engine, |engine| {
             if !engine.storage.conn().is_autocommit() {
                 let _ = engine.storage.rollback();
             }
         });
-        let worker = worker.map_err(|error| OpenError::Unavailable {
-            file: FILE.to_owned(),
-            reason: error.to_string(),
-        })?;
-        Ok(Self {
-            worker,
-            written: watch::Sender::new(0),
-        })
+        let worker =
+            worker.map_err(|error| OpenError::Unavailable { file: FILE.to_owned(), reason: error.to_string() })?;
+        Ok(Self { worker, written: watch::Sender::new(0) })
     }
 
     /// Answers one request of DynamoDB's JSON protocol.
-    pub(crate) async fn call(
-        &self,
-        service: Service,
-        operation: String,
-        body: Bytes,
-    ) -> Response<Bytes> {
+    pub(crate) async fn call(&self, service: Service, operation: String, body: Bytes) -> Response<Bytes> {
         let writes = operations::writes(&operation);
-        let answer = self
-            .worker
-            .run(move |engine| engine.answer(&operation, &body))
-            .await;
+        let answer = self.worker.run(move |engine| engine.answer(&operation, &body)).await;
         let Ok(response) = answer else {
-            return service.error(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalServerError",
-                &Stopped.to_string(),
-            );
+            return service.error(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", &Stopped.to_string());
         };
         if writes && response.status() == StatusCode::OK {
-            self.written
-                .send_modify(|count| *count = count.wrapping_add(1));
+            self.written.send_modify(|count| *count = count.wrapping_add(1));
         }
         response
     }
@@ -155,10 +130,7 @@ impl DynamoDb {
     /// Whether there is a table of that name.
     pub async fn table_exists(&self, table: &str) -> Result<bool, DynamoError> {
         let table = table.to_owned();
-        Ok(self
-            .worker
-            .run(move |engine| engine.storage.table_exists(&table))
-            .await??)
+        Ok(self.worker.run(move |engine| engine.storage.table_exists(&table)).await??)
     }
 
     /// Makes a table from a `CreateTable` request.
@@ -176,13 +148,7 @@ impl DynamoDb {
     /// Says which attribute tells when an item may go.
     pub async fn set_ttl_attribute(&self, table: &str, attribute: &str) -> Result<(), DynamoError> {
         let (table, attribute) = (table.to_owned(), attribute.to_owned());
-        self.worker
-            .run(move |engine| {
-                engine
-                    .storage
-                    .update_ttl_config(&table, Some(&attribute), true)
-            })
-            .await??;
+        self.worker.run(move |engine| engine.storage.update_ttl_config(&table, Some(&attribute), true)).await??;
         Ok(())
     }
 
@@ -200,8 +166,7 @@ impl DynamoDb {
         match swept {
             Ok(deleted) => {
                 if deleted > 0 {
-                    self.written
-                        .send_modify(|count| *count = count.wrapping_add(1));
+                    self.written.send_modify(|count| *count = count.wrapping_add(1));
                 }
                 Ok(deleted)
             }
@@ -222,15 +187,11 @@ impl Engine {
                 response
             }
             Err(error) => {
-                let status =
-                    StatusCode::from_u16(error.status_code()).unwrap_or(StatusCode::BAD_REQUEST);
+                let status = StatusCode::from_u16(error.status_code()).unwrap_or(StatusCode::BAD_REQUEST);
                 let mut response = respond_text(status, CONTENT_TYPE, error.to_json());
                 // AWS charges a failed condition at least one write unit, though it does not say so in the answer.
                 if matches!(error, DynoxideError::ConditionalCheckFailedException(..)) {
-                    response.extensions_mut().insert(Consumed {
-                        read_units: 0.0,
-                        write_units: 1.0,
-                    });
+                    response.extensions_mut().insert(Consumed { read_units: 0.0, write_units: 1.0 });
                 }
                 response
             }
@@ -240,18 +201,14 @@ impl Engine {
 
 /// dynoxide's functions are async in form only: on this backend they never wait.
 fn ready<T>(call: impl Future<Output = dynoxide::Result<T>>) -> dynoxide::Result<T> {
-    call.now_or_never().unwrap_or_else(|| {
-        Err(DynoxideError::InternalServerError(
-            "the engine waited for something".to_owned(),
-        ))
-    })
+    call.now_or_never()
+        .unwrap_or_else(|| Err(DynoxideError::InternalServerError("the engine waited for something".to_owned())))
 }
 
 fn open_file(path: &Path) -> Result<Storage, OpenError> {
-    let text = path.to_str().ok_or_else(|| OpenError::Unavailable {
-        file: FILE.to_owned(),
-        reason: "the path is not UTF-8".to_owned(),
-    })?;
+    let text = path
+        .to_str()
+        .ok_or_else(|| OpenError::Unavailable { file: FILE.to_owned(), reason: "the path is not UTF-8".to_owned() })?;
     let storage = Storage::new(text).map_err(|error| open_error(&error))?;
     make_durable(storage.conn(), FILE)?;
     Ok(storage)
@@ -261,13 +218,9 @@ fn open_error(error: &DynoxideError) -> OpenError {
     match error {
         DynoxideError::SqliteError(error) => OpenError::from_sqlite(FILE, error),
         // dynoxide reads a file that is no database as an encrypted one.
-        other if other.to_string().to_lowercase().contains("encrypt") => OpenError::Corrupt {
-            file: FILE.to_owned(),
-            reason: "file is not a database".to_owned(),
-        },
-        other => OpenError::Unavailable {
-            file: FILE.to_owned(),
-            reason: other.to_string(),
-        },
+        other if other.to_string().to_lowercase().contains("encrypt") => {
+            OpenError::Corrupt { file: FILE.to_owned(), reason: "file is not a database".to_owned() }
+        }
+        other => OpenError::Unavailable { file: FILE.to_owned(), reason: other.to_string() },
     }
 }

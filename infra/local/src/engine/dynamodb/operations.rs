@@ -29,9 +29,7 @@ pub(super) fn writes(operation: &str) -> bool {
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> dynoxide::Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         let text = error.to_string();
-        let text = text
-            .rsplit_once(" at line ")
-            .map_or(text.as_str(), |(text, _)| text);
+        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
         match text.split_once("VALIDATION:") {
             Some((_, message)) => DynoxideError::ValidationException(message.to_owned()),
             None => DynoxideError::SerializationException(text.to_owned()),
@@ -40,8 +38,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> dynoxide::Result<T> {
 }
 
 fn write<T: serde::Serialize>(answer: &T) -> dynoxide::Result<String> {
-    serde_json::to_string(answer)
-        .map_err(|error| DynoxideError::InternalServerError(error.to_string()))
+    serde_json::to_string(answer).map_err(|error| DynoxideError::InternalServerError(error.to_string()))
 }
 
 /// One table's cost or several tables'.
@@ -51,17 +48,13 @@ trait Units {
 
 impl Units for Option<ConsumedCapacity> {
     fn units(&self) -> f64 {
-        self.as_ref()
-            .map_or(0.0, |consumed| consumed.capacity_units)
+        self.as_ref().map_or(0.0, |consumed| consumed.capacity_units)
     }
 }
 
 impl Units for Option<Vec<ConsumedCapacity>> {
     fn units(&self) -> f64 {
-        self.iter()
-            .flatten()
-            .map(|consumed| consumed.capacity_units)
-            .sum()
+        self.iter().flatten().map(|consumed| consumed.capacity_units).sum()
     }
 }
 
@@ -69,10 +62,7 @@ impl Units for Option<Vec<ConsumedCapacity>> {
 macro_rules! measured {
     ($engine:expr, $body:expr, $action:ident, $request:ident) => {{
         let mut request: actions::$action::$request = read($body)?;
-        let asked = request
-            .return_consumed_capacity
-            .as_deref()
-            .is_some_and(|mode| mode != "NONE");
+        let asked = request.return_consumed_capacity.as_deref().is_some_and(|mode| mode != "NONE");
         if !asked {
             request.return_consumed_capacity = Some("TOTAL".to_owned());
         }
@@ -94,11 +84,7 @@ macro_rules! about_tables {
     }};
     ($engine:expr, $body:expr, $action:ident, with lifecycle) => {{
         let body = to_engine_arns($body);
-        let answer = ready(actions::$action::execute(
-            &$engine.storage,
-            read(&body)?,
-            &$engine.lifecycle,
-        ))?;
+        let answer = ready(actions::$action::execute(&$engine.storage, read(&body)?, &$engine.lifecycle))?;
         write(&answer)?.replace(ENGINE_ARN, &our_arn())
     }};
 }
@@ -108,56 +94,24 @@ fn our_arn() -> String {
 }
 
 fn to_engine_arns(body: &[u8]) -> Vec<u8> {
-    String::from_utf8_lossy(body)
-        .replace(&our_arn(), ENGINE_ARN)
-        .into_bytes()
+    String::from_utf8_lossy(body).replace(&our_arn(), ENGINE_ARN).into_bytes()
 }
 
 impl Engine {
-    pub(super) fn dispatch(
-        &mut self,
-        operation: &str,
-        body: &[u8],
-    ) -> dynoxide::Result<(String, Consumed)> {
-        let written = |(json, write_units): (String, f64)| {
-            (
-                json,
-                Consumed {
-                    read_units: 0.0,
-                    write_units,
-                },
-            )
-        };
-        let seen = |(json, read_units): (String, f64)| {
-            (
-                json,
-                Consumed {
-                    read_units,
-                    write_units: 0.0,
-                },
-            )
-        };
+    pub(super) fn dispatch(&mut self, operation: &str, body: &[u8]) -> dynoxide::Result<(String, Consumed)> {
+        let written = |(json, write_units): (String, f64)| (json, Consumed { read_units: 0.0, write_units });
+        let seen = |(json, read_units): (String, f64)| (json, Consumed { read_units, write_units: 0.0 });
         Ok(match operation {
             "PutItem" => written(measured!(self, body, put_item, PutItemRequest)),
             "UpdateItem" => written(measured!(self, body, update_item, UpdateItemRequest)),
             "DeleteItem" => written(measured!(self, body, delete_item, DeleteItemRequest)),
-            "BatchWriteItem" => written(measured!(
-                self,
-                body,
-                batch_write_item,
-                BatchWriteItemRequest
-            )),
+            "BatchWriteItem" => written(measured!(self, body, batch_write_item, BatchWriteItemRequest)),
             "TransactWriteItems" => self.transact_write(body)?,
             "GetItem" => seen(measured!(self, body, get_item, GetItemRequest)),
             "Query" => seen(measured!(self, body, query, QueryRequest)),
             "Scan" => seen(measured!(self, body, scan, ScanRequest)),
             "BatchGetItem" => seen(measured!(self, body, batch_get_item, BatchGetItemRequest)),
-            "TransactGetItems" => seen(measured!(
-                self,
-                body,
-                transact_get_items,
-                TransactGetItemsRequest
-            )),
+            "TransactGetItems" => seen(measured!(self, body, transact_get_items, TransactGetItemsRequest)),
             other => (self.about_tables(other, body)?, Consumed::default()),
         })
     }
@@ -194,17 +148,11 @@ impl Engine {
 
     fn transact_write(&mut self, body: &[u8]) -> dynoxide::Result<(String, Consumed)> {
         let mut request: Value = read(body)?;
-        let token = request
-            .get("ClientRequestToken")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
+        let token = request.get("ClientRequestToken").and_then(Value::as_str).map(str::to_owned);
         let now_ms = self.clock.now_ms();
         let items = match &token {
             Some(token) => {
-                let items = request
-                    .get_mut("TransactItems")
-                    .map(Value::take)
-                    .unwrap_or_default();
+                let items = request.get_mut("TransactItems").map(Value::take).unwrap_or_default();
                 if let Some(answer) = self.tokens.recall(token, &items, now_ms)? {
                     return Ok((answer, Consumed::default()));
                 }
@@ -212,17 +160,10 @@ impl Engine {
             }
             None => Value::Null,
         };
-        let (json, write_units) =
-            measured!(self, body, transact_write_items, TransactWriteItemsRequest);
+        let (json, write_units) = measured!(self, body, transact_write_items, TransactWriteItemsRequest);
         if let Some(token) = token {
             self.tokens.remember(token, items, json.clone(), now_ms);
         }
-        Ok((
-            json,
-            Consumed {
-                read_units: 0.0,
-                write_units,
-            },
-        ))
+        Ok((json, Consumed { read_units: 0.0, write_units }))
     }
 }

@@ -18,8 +18,7 @@ pub struct SequenceNumber(String);
 impl SequenceNumber {
     /// Reads what [`std::fmt::Display`] wrote. `None` if it is not a number of AWS's length.
     pub fn parse(text: &str) -> Option<Self> {
-        let good =
-            (21..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        let good = (21..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
         good.then(|| Self(text.to_owned()))
     }
 }
@@ -50,18 +49,12 @@ impl DynamoDb {
         limit: usize,
     ) -> Result<Vec<StreamRecord>, DynamoError> {
         let (table, after) = (table.to_owned(), after.map(ToString::to_string));
-        let records = self
-            .worker
-            .run(move |engine| read(engine, &table, after, limit))
-            .await??;
+        let records = self.worker.run(move |engine| read(engine, &table, after, limit)).await??;
         Ok(records.into_iter().map(convert).collect())
     }
 
     /// The latest change of `table`: where a reader of new changes alone starts. `None` if there was none.
-    pub async fn latest_sequence_number(
-        &self,
-        table: &str,
-    ) -> Result<Option<SequenceNumber>, DynamoError> {
+    pub async fn latest_sequence_number(&self, table: &str) -> Result<Option<SequenceNumber>, DynamoError> {
         let table = table.to_owned();
         let last = self
             .worker
@@ -71,57 +64,30 @@ impl DynamoDb {
                 let Some(last) = last.and_then(|last| last.parse::<i64>().ok()) else {
                     return Ok(Vec::new());
                 };
-                let iterator = actions::get_shard_iterator::encode_shard_iterator(
-                    &table,
-                    &shard,
-                    last.saturating_sub(1),
-                );
+                let iterator =
+                    actions::get_shard_iterator::encode_shard_iterator(&table, &shard, last.saturating_sub(1));
                 records_at(engine, iterator, 1)
             })
             .await??;
-        Ok(last
-            .into_iter()
-            .map(convert)
-            .next()
-            .map(|record| record.sequence_number))
+        Ok(last.into_iter().map(convert).next().map(|record| record.sequence_number))
     }
 }
 
-fn read(
-    engine: &Engine,
-    table: &str,
-    after: Option<String>,
-    limit: usize,
-) -> dynoxide::Result<Vec<Record>> {
+fn read(engine: &Engine, table: &str, after: Option<String>, limit: usize) -> dynoxide::Result<Vec<Record>> {
     let shard = streams::shard_id(table);
-    let kind = if after.is_some() {
-        "AFTER_SEQUENCE_NUMBER"
-    } else {
-        "TRIM_HORIZON"
-    };
+    let kind = if after.is_some() { "AFTER_SEQUENCE_NUMBER" } else { "TRIM_HORIZON" };
     let request = GetShardIteratorRequest {
         stream_arn: streams::stream_arn(table, "latest"),
         shard_id: shard,
         shard_iterator_type: kind.to_owned(),
         sequence_number: after,
     };
-    let iterator = ready(actions::get_shard_iterator::execute(
-        &engine.storage,
-        request,
-    ))?
-    .shard_iterator;
+    let iterator = ready(actions::get_shard_iterator::execute(&engine.storage, request))?.shard_iterator;
     records_at(engine, iterator.unwrap_or_default(), limit)
 }
 
-fn records_at(
-    engine: &Engine,
-    shard_iterator: String,
-    limit: usize,
-) -> dynoxide::Result<Vec<Record>> {
-    let request = GetRecordsRequest {
-        shard_iterator,
-        limit: Some(limit),
-    };
+fn records_at(engine: &Engine, shard_iterator: String, limit: usize) -> dynoxide::Result<Vec<Record>> {
+    let request = GetRecordsRequest { shard_iterator, limit: Some(limit) };
     Ok(ready(actions::get_records::execute(&engine.storage, request))?.records)
 }
 

@@ -21,19 +21,13 @@ struct Remembered {
 
 impl Tokens {
     /// The answer that `token` was given, if it is remembered. Another request under the same token is refused.
-    pub(super) fn recall(
-        &mut self,
-        token: &str,
-        items: &Value,
-        now_ms: i64,
-    ) -> dynoxide::Result<Option<String>> {
+    pub(super) fn recall(&mut self, token: &str, items: &Value, now_ms: i64) -> dynoxide::Result<Option<String>> {
         if token.len() > 36 {
             return Err(DynoxideError::ValidationException(format!(
                 "1 validation error detected: Value '{token}' at 'clientRequestToken' failed to satisfy constraint: Member must have length less than or equal to 36"
             )));
         }
-        self.0
-            .retain(|_, remembered| now_ms.saturating_sub(remembered.at_ms) < REMEMBERED_MS);
+        self.0.retain(|_, remembered| now_ms.saturating_sub(remembered.at_ms) < REMEMBERED_MS);
         match self.0.get(token) {
             Some(remembered) if remembered.items == *items => Ok(Some(remembered.answer.clone())),
             Some(_) => Err(DynoxideError::IdempotentParameterMismatchException(
@@ -45,22 +39,11 @@ impl Tokens {
 
     pub(super) fn remember(&mut self, token: String, items: Value, answer: String, now_ms: i64) {
         if self.0.len() >= TOKENS {
-            let oldest = self
-                .0
-                .iter()
-                .min_by_key(|(_, remembered)| remembered.at_ms)
-                .map(|(token, _)| token.clone());
+            let oldest = self.0.iter().min_by_key(|(_, remembered)| remembered.at_ms).map(|(token, _)| token.clone());
             if let Some(oldest) = oldest {
                 self.0.remove(&oldest);
             }
         }
-        self.0.insert(
-            token,
-            Remembered {
-                at_ms: now_ms,
-                items,
-                answer,
-            },
-        );
+        self.0.insert(token, Remembered { at_ms: now_ms, items, answer });
     }
 }

@@ -6,9 +6,7 @@ use jiff::civil::{Date, DateTime, Weekday, date};
 
 /// Years that an expression can name.
 const YEARS: std::ops::RangeInclusive<i16> = 1970..=2199;
-const MONTHS: [&str; 12] = [
-    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
 /// A cron expression, taken apart.
@@ -38,14 +36,8 @@ impl Cron {
     /// Reads the six fields. `None` if they make no cron expression.
     pub(super) fn parse(fields: &str) -> Option<Self> {
         let mut fields = fields.split_whitespace();
-        let (minutes, hours, of_month, months, of_week, years) = (
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-        );
+        let (minutes, hours, of_month, months, of_week, years) =
+            (fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         if fields.next().is_some() {
             return None;
         }
@@ -66,11 +58,7 @@ impl Cron {
     }
 
     /// The first time after `after`, in the schedule's own zone, for which `exists` holds.
-    pub(super) fn next(
-        &self,
-        after: DateTime,
-        mut exists: impl FnMut(DateTime) -> bool,
-    ) -> Option<DateTime> {
+    pub(super) fn next(&self, after: DateTime, mut exists: impl FnMut(DateTime) -> bool) -> Option<DateTime> {
         for year in self.years.range(after.year()..) {
             for month in &self.months {
                 let first = date_of(*year, *month, 1)?;
@@ -81,13 +69,10 @@ impl Cron {
                     if day < after.date() {
                         continue;
                     }
-                    let times = self
-                        .hours
-                        .iter()
-                        .flat_map(|hour| self.minutes.iter().map(move |minute| (hour, minute)));
+                    let times =
+                        self.hours.iter().flat_map(|hour| self.minutes.iter().map(move |minute| (hour, minute)));
                     for (hour, minute) in times {
-                        let at =
-                            day.at(i8::try_from(*hour).ok()?, i8::try_from(*minute).ok()?, 0, 0);
+                        let at = day.at(i8::try_from(*hour).ok()?, i8::try_from(*minute).ok()?, 0, 0);
                         if at > after && exists(at) {
                             return Some(at);
                         }
@@ -102,35 +87,19 @@ impl Cron {
 impl Days {
     /// The days of the month that starts at `first`, in order.
     fn in_month(&self, first: Date) -> Vec<Date> {
-        let days: Vec<Date> = first
-            .series(jiff::Span::new().days(1))
-            .take_while(|day| day.month() == first.month())
-            .collect();
-        let on = |weekday: i16| {
-            days.iter()
-                .copied()
-                .filter(move |day| number_of(day.weekday()) == weekday)
-        };
+        let days: Vec<Date> =
+            first.series(jiff::Span::new().days(1)).take_while(|day| day.month() == first.month()).collect();
+        let on = |weekday: i16| days.iter().copied().filter(move |day| number_of(day.weekday()) == weekday);
         match self {
-            Self::OfMonth(numbers) => days
-                .iter()
-                .copied()
-                .filter(|day| numbers.contains(&i16::from(day.day())))
-                .collect(),
+            Self::OfMonth(numbers) => {
+                days.iter().copied().filter(|day| numbers.contains(&i16::from(day.day()))).collect()
+            }
             Self::LastOfMonth => vec![first.last_of_month()],
-            Self::LastWeekdayOfMonth => days
-                .iter()
-                .copied()
-                .rev()
-                .find(is_working_day)
-                .into_iter()
-                .collect(),
+            Self::LastWeekdayOfMonth => days.iter().copied().rev().find(is_working_day).into_iter().collect(),
             Self::WeekdayNear(number) => nearest_working_day(&days, *number).into_iter().collect(),
-            Self::OfWeek(numbers) => days
-                .iter()
-                .copied()
-                .filter(|day| numbers.contains(&number_of(day.weekday())))
-                .collect(),
+            Self::OfWeek(numbers) => {
+                days.iter().copied().filter(|day| numbers.contains(&number_of(day.weekday()))).collect()
+            }
             Self::LastOfWeekdayInMonth(weekday) => on(*weekday).next_back().into_iter().collect(),
             Self::NthOfWeekdayInMonth(weekday, nth) => {
                 let before = usize::try_from(nth.saturating_sub(1)).unwrap_or(0);
@@ -157,9 +126,7 @@ fn nearest_working_day(days: &[Date], number: i16) -> Option<Date> {
     days.iter()
         .copied()
         .filter(is_working_day)
-        .min_by_key(|day| {
-            (i16::from(day.day()) - number).abs().saturating_mul(2) + i16::from(day > wanted)
-        })
+        .min_by_key(|day| (i16::from(day.day()) - number).abs().saturating_mul(2) + i16::from(day > wanted))
 }
 
 fn days_of_month(field: &str) -> Option<Days> {
@@ -181,10 +148,7 @@ fn days_of_week(field: &str) -> Option<Days> {
         return number(day, 1, 7, &DAYS).map(Days::LastOfWeekdayInMonth);
     }
     if let Some((day, nth)) = field.split_once('#') {
-        return Some(Days::NthOfWeekdayInMonth(
-            number(day, 1, 7, &DAYS)?,
-            number(nth, 1, 5, &[])?,
-        ));
+        return Some(Days::NthOfWeekdayInMonth(number(day, 1, 7, &DAYS)?, number(nth, 1, 5, &[])?));
     }
     values(field, 1, 7, &DAYS).map(Days::OfWeek)
 }
@@ -194,18 +158,12 @@ fn values(field: &str, lowest: i16, highest: i16, names: &[&str]) -> Option<BTre
     let mut found = BTreeSet::new();
     for part in field.split(',') {
         let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (
-                range,
-                Some(step.parse::<i16>().ok().filter(|step| *step > 0)?),
-            ),
+            Some((range, step)) => (range, Some(step.parse::<i16>().ok().filter(|step| *step > 0)?)),
             None => (part, None),
         };
         let (from, to) = match range.split_once('-') {
             _ if range == "*" => (lowest, highest),
-            Some((from, to)) => (
-                number(from, lowest, highest, names)?,
-                number(to, lowest, highest, names)?,
-            ),
+            Some((from, to)) => (number(from, lowest, highest, names)?, number(to, lowest, highest, names)?),
             None => {
                 let only = number(range, lowest, highest, names)?;
                 (only, if step.is_some() { highest } else { only })
@@ -222,9 +180,7 @@ fn values(field: &str, lowest: i16, highest: i16, names: &[&str]) -> Option<BTre
 
 /// A number, or a name that stands for one.
 fn number(text: &str, lowest: i16, highest: i16, names: &[&str]) -> Option<i16> {
-    let named = names
-        .iter()
-        .position(|name| name.eq_ignore_ascii_case(text));
+    let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
     let value = match named {
         Some(position) => i16::try_from(position).ok()?.checked_add(lowest)?,
         None => text.parse().ok()?,
@@ -240,71 +196,23 @@ mod tests {
     fn finds_the_next_time() {
         // expression, after, next
         let cases = [
-            (
-                "0/15 * * * ? *",
-                "2026-11-16T10:07:30",
-                Some("2026-11-16T10:15:00"),
-            ),
-            (
-                "0 10 * * ? *",
-                "2026-11-16T10:00:00",
-                Some("2026-11-17T10:00:00"),
-            ),
-            (
-                "15 12 ? * MON-FRI *",
-                "2026-11-20T12:15:00",
-                Some("2026-11-23T12:15:00"),
-            ),
-            (
-                "0 8 1 * ? *",
-                "2026-12-15T00:00:00",
-                Some("2027-01-01T08:00:00"),
-            ),
-            (
-                "0 8 L * ? *",
-                "2027-02-01T00:00:00",
-                Some("2027-02-28T08:00:00"),
-            ),
-            (
-                "0 8 LW * ? *",
-                "2027-02-01T00:00:00",
-                Some("2027-02-26T08:00:00"),
-            ),
-            (
-                "0 8 1W 5 ? 2027",
-                "2027-01-01T00:00:00",
-                Some("2027-05-03T08:00:00"),
-            ),
-            (
-                "0 8 ? * 6L *",
-                "2026-11-16T00:00:00",
-                Some("2026-11-27T08:00:00"),
-            ),
-            (
-                "0 8 ? * 3#2 *",
-                "2026-11-16T00:00:00",
-                Some("2026-12-08T08:00:00"),
-            ),
-            (
-                "0 8 29 2 ? *",
-                "2026-11-16T00:00:00",
-                Some("2028-02-29T08:00:00"),
-            ),
+            ("0/15 * * * ? *", "2026-11-16T10:07:30", Some("2026-11-16T10:15:00")),
+            ("0 10 * * ? *", "2026-11-16T10:00:00", Some("2026-11-17T10:00:00")),
+            ("15 12 ? * MON-FRI *", "2026-11-20T12:15:00", Some("2026-11-23T12:15:00")),
+            ("0 8 1 * ? *", "2026-12-15T00:00:00", Some("2027-01-01T08:00:00")),
+            ("0 8 L * ? *", "2027-02-01T00:00:00", Some("2027-02-28T08:00:00")),
+            ("0 8 LW * ? *", "2027-02-01T00:00:00", Some("2027-02-26T08:00:00")),
+            ("0 8 1W 5 ? 2027", "2027-01-01T00:00:00", Some("2027-05-03T08:00:00")),
+            ("0 8 ? * 6L *", "2026-11-16T00:00:00", Some("2026-11-27T08:00:00")),
+            ("0 8 ? * 3#2 *", "2026-11-16T00:00:00", Some("2026-12-08T08:00:00")),
+            ("0 8 29 2 ? *", "2026-11-16T00:00:00", Some("2028-02-29T08:00:00")),
             ("0 8 1 1 ? 2026", "2026-11-16T00:00:00", None),
-            (
-                "5,35 14 * * ? *",
-                "2026-11-16T14:05:00",
-                Some("2026-11-16T14:35:00"),
-            ),
+            ("5,35 14 * * ? *", "2026-11-16T14:05:00", Some("2026-11-16T14:35:00")),
         ];
         for (expression, after, next) in cases {
             let cron = Cron::parse(expression).expect(expression);
             let found = cron.next(after.parse().expect(after), |_| true);
-            assert_eq!(
-                found.map(|at| at.to_string()).as_deref(),
-                next,
-                "{expression} after {after}"
-            );
+            assert_eq!(found.map(|at| at.to_string()).as_deref(), next, "{expression} after {after}");
         }
     }
 

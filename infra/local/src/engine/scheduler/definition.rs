@@ -74,25 +74,17 @@ pub struct Target {
 impl Target {
     /// Retries after the first try: 185 unless the schedule says otherwise.
     pub fn maximum_retry_attempts(&self) -> u32 {
-        self.retry_policy
-            .as_ref()
-            .and_then(|policy| policy.maximum_retry_attempts)
-            .unwrap_or(185)
+        self.retry_policy.as_ref().and_then(|policy| policy.maximum_retry_attempts).unwrap_or(185)
     }
 
     /// An event is given up at this age: a day unless the schedule says otherwise.
     pub fn maximum_event_age_s(&self) -> u32 {
-        self.retry_policy
-            .as_ref()
-            .and_then(|policy| policy.maximum_event_age_in_seconds)
-            .unwrap_or(86_400)
+        self.retry_policy.as_ref().and_then(|policy| policy.maximum_event_age_in_seconds).unwrap_or(86_400)
     }
 
     /// ARN of the queue for events that were given up.
     pub fn dead_letter_arn(&self) -> Option<&str> {
-        self.dead_letter_config
-            .as_ref()
-            .and_then(|config| config.arn.as_deref())
+        self.dead_letter_config.as_ref().and_then(|config| config.arn.as_deref())
     }
 }
 
@@ -127,10 +119,7 @@ impl Definition {
     }
 
     pub(super) fn expression(&self) -> Result<Expression, SchedulerError> {
-        Expression::parse(
-            &self.schedule_expression,
-            self.schedule_expression_timezone.as_deref(),
-        )
+        Expression::parse(&self.schedule_expression, self.schedule_expression_timezone.as_deref())
     }
 
     /// What a rate counts from: the start date, or when the schedule was made.
@@ -139,18 +128,11 @@ impl Definition {
     }
 
     /// The first time at or after `from_ms`, within the start and end dates (which a one-time schedule ignores).
-    pub(super) fn first_from(
-        &self,
-        expression: &Expression,
-        anchor_ms: i64,
-        from_ms: i64,
-    ) -> Option<i64> {
+    pub(super) fn first_from(&self, expression: &Expression, anchor_ms: i64, from_ms: i64) -> Option<i64> {
         if matches!(expression, Expression::At(_)) {
             return expression.first_from(anchor_ms, from_ms);
         }
-        let from_ms = self
-            .start_date
-            .map_or(from_ms, |start| from_ms.max(to_ms(start)));
+        let from_ms = self.start_date.map_or(from_ms, |start| from_ms.max(to_ms(start)));
         let next_ms = expression.first_from(anchor_ms, from_ms)?;
         let over = self.end_date.is_some_and(|end| next_ms > to_ms(end));
         (!over).then_some(next_ms)
@@ -158,8 +140,7 @@ impl Definition {
 
     /// Checks everything but the expression.
     pub(super) fn check(&self, now_ms: i64) -> Result<(), SchedulerError> {
-        let one_of = |name: &str, value: &Option<String>, allowed: [&str; 2]| match value.as_deref()
-        {
+        let one_of = |name: &str, value: &Option<String>, allowed: [&str; 2]| match value.as_deref() {
             Some(value) if !allowed.contains(&value) => Err(invalid(format!(
                 "Value '{value}' at '{name}' failed to satisfy constraint: Member must satisfy enum value set: [{}, {}]",
                 allowed[0], allowed[1]
@@ -167,40 +148,26 @@ impl Definition {
             _ => Ok(()),
         };
         one_of("state", &self.state, ["ENABLED", "DISABLED"])?;
-        one_of(
-            "actionAfterCompletion",
-            &self.action_after_completion,
-            ["NONE", "DELETE"],
-        )?;
-        one_of(
-            "flexibleTimeWindow.mode",
-            &Some(self.flexible_time_window.mode.clone()),
-            ["OFF", "FLEXIBLE"],
-        )?;
+        one_of("actionAfterCompletion", &self.action_after_completion, ["NONE", "DELETE"])?;
+        one_of("flexibleTimeWindow.mode", &Some(self.flexible_time_window.mode.clone()), ["OFF", "FLEXIBLE"])?;
         let window = self.flexible_time_window.maximum_window_in_minutes;
         match self.flexible_time_window.mode.as_str() {
             "OFF" if window.is_some() => {
                 return Err(invalid(
-                    "MaximumWindowInMinutes must not be set if the flexible time window is OFF."
-                        .to_owned(),
+                    "MaximumWindowInMinutes must not be set if the flexible time window is OFF.".to_owned(),
                 ));
             }
             "FLEXIBLE" if !window.is_some_and(|minutes| (1..=1_440).contains(&minutes)) => {
-                return Err(invalid(
-                    "A flexible time window needs MaximumWindowInMinutes from 1 to 1440."
-                        .to_owned(),
-                ));
+                return Err(invalid("A flexible time window needs MaximumWindowInMinutes from 1 to 1440.".to_owned()));
             }
             _ => {}
         }
         self.target.check()?;
         match (self.start_date, self.end_date) {
-            (Some(start), Some(end)) if end <= start => Err(invalid(
-                "The StartDate must be before the EndDate.".to_owned(),
-            )),
-            (_, Some(end)) if to_ms(end) <= now_ms => {
-                Err(invalid("The EndDate must be in the future.".to_owned()))
+            (Some(start), Some(end)) if end <= start => {
+                Err(invalid("The StartDate must be before the EndDate.".to_owned()))
             }
+            (_, Some(end)) if to_ms(end) <= now_ms => Err(invalid("The EndDate must be in the future.".to_owned())),
             _ => Ok(()),
         }
     }
@@ -209,42 +176,21 @@ impl Definition {
 impl Target {
     fn check(&self) -> Result<(), SchedulerError> {
         if !self.arn.starts_with("arn:") {
-            return Err(invalid(format!(
-                "Provided Arn is not in correct format: {}",
-                self.arn
-            )));
+            return Err(invalid(format!("Provided Arn is not in correct format: {}", self.arn)));
         }
         if !self.role_arn.starts_with("arn:aws") || !self.role_arn.contains(":role/") {
-            return Err(invalid(format!(
-                "Provided RoleArn is not the ARN of a role: {}",
-                self.role_arn
-            )));
+            return Err(invalid(format!("Provided RoleArn is not the ARN of a role: {}", self.role_arn)));
         }
         if let Some(policy) = &self.retry_policy {
-            if policy
-                .maximum_event_age_in_seconds
-                .is_some_and(|age_s| !(60..=86_400).contains(&age_s))
-            {
-                return Err(invalid(
-                    "MaximumEventAgeInSeconds must be from 60 to 86400.".to_owned(),
-                ));
+            if policy.maximum_event_age_in_seconds.is_some_and(|age_s| !(60..=86_400).contains(&age_s)) {
+                return Err(invalid("MaximumEventAgeInSeconds must be from 60 to 86400.".to_owned()));
             }
-            if policy
-                .maximum_retry_attempts
-                .is_some_and(|attempts| attempts > 185)
-            {
-                return Err(invalid(
-                    "MaximumRetryAttempts must be from 0 to 185.".to_owned(),
-                ));
+            if policy.maximum_retry_attempts.is_some_and(|attempts| attempts > 185) {
+                return Err(invalid("MaximumRetryAttempts must be from 0 to 185.".to_owned()));
             }
         }
-        if let Some(arn) = self
-            .dead_letter_arn()
-            .filter(|arn| !arn.starts_with("arn:aws:sqs:"))
-        {
-            return Err(invalid(format!(
-                "DeadLetterConfig.Arn is not the ARN of a queue: {arn}"
-            )));
+        if let Some(arn) = self.dead_letter_arn().filter(|arn| !arn.starts_with("arn:aws:sqs:")) {
+            return Err(invalid(format!("DeadLetterConfig.Arn is not the ARN of a queue: {arn}")));
         }
         Ok(())
     }

@@ -25,10 +25,7 @@ impl Expression {
     pub(super) fn parse(text: &str, zone: Option<&str>) -> Result<Self, SchedulerError> {
         let invalid = || SchedulerError::Validation(format!("Invalid Schedule Expression {text}."));
         let zone = find_zone(zone.unwrap_or("UTC"))?;
-        let (kind, inside) = text
-            .strip_suffix(')')
-            .and_then(|text| text.split_once('('))
-            .ok_or_else(invalid)?;
+        let (kind, inside) = text.strip_suffix(')').and_then(|text| text.split_once('(')).ok_or_else(invalid)?;
         match kind {
             "at" => {
                 let at: DateTime = inside.parse().map_err(|_| invalid())?;
@@ -36,16 +33,11 @@ impl Expression {
                 if inside.len() != 19 || inside.as_bytes().get(10) != Some(&b'T') {
                     return Err(invalid());
                 }
-                let at = zone
-                    .to_ambiguous_timestamp(at)
-                    .compatible()
-                    .map_err(|_| invalid())?;
+                let at = zone.to_ambiguous_timestamp(at).compatible().map_err(|_| invalid())?;
                 Ok(Self::At(at.as_millisecond()))
             }
             "rate" => parse_rate(inside).map(Self::Rate).ok_or_else(invalid),
-            "cron" => Cron::parse(inside)
-                .map(|cron| Self::Cron(Box::new(cron), zone))
-                .ok_or_else(invalid),
+            "cron" => Cron::parse(inside).map(|cron| Self::Cron(Box::new(cron), zone)).ok_or_else(invalid),
             _ => Err(invalid()),
         }
     }
@@ -64,10 +56,7 @@ impl Expression {
                     return Some(anchor_ms);
                 }
                 let passed = after_ms.saturating_sub(anchor_ms).checked_div(*every_ms)?;
-                passed
-                    .checked_add(1)?
-                    .checked_mul(*every_ms)?
-                    .checked_add(anchor_ms)
+                passed.checked_add(1)?.checked_mul(*every_ms)?.checked_add(anchor_ms)
             }
             Self::Cron(cron, zone) => {
                 let after = Timestamp::from_millisecond(after_ms).ok()?;
@@ -76,11 +65,7 @@ impl Expression {
                 // they go through twice in autumn is taken the first time.
                 let instant = |at: DateTime| {
                     let at = zone.to_ambiguous_timestamp(at);
-                    if matches!(at.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) {
-                        None
-                    } else {
-                        at.earlier().ok()
-                    }
+                    if matches!(at.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) { None } else { at.earlier().ok() }
                 };
                 let next = cron.next(local, |at| instant(at).is_some_and(|at| at > after))?;
                 instant(next).map(|at| at.as_millisecond())
@@ -110,26 +95,19 @@ fn find_zone(name: &str) -> Result<TimeZone, SchedulerError> {
     if name == "UTC" {
         return Ok(TimeZone::UTC);
     }
-    let invalid =
-        || SchedulerError::Validation(format!("Invalid ScheduleExpressionTimezone {name}."));
+    let invalid = || SchedulerError::Validation(format!("Invalid ScheduleExpressionTimezone {name}."));
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-');
     if name.is_empty() || name.len() > 50 || !name.chars().all(allowed) || name.starts_with('/') {
         return Err(invalid());
     }
-    let folders = [
-        "/usr/share/zoneinfo",
-        "/usr/share/lib/zoneinfo",
-        "/etc/zoneinfo",
-    ];
+    let folders = ["/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"];
     if !folders.iter().any(|folder| Path::new(folder).is_dir()) {
         return Err(SchedulerError::Validation(format!(
             "time zone {name} cannot be looked up, because this machine has no zone files: install tzdata, or use UTC"
         )));
     }
-    let data = folders
-        .iter()
-        .find_map(|folder| std::fs::read(Path::new(folder).join(name)).ok())
-        .ok_or_else(invalid)?;
+    let data =
+        folders.iter().find_map(|folder| std::fs::read(Path::new(folder).join(name)).ok()).ok_or_else(invalid)?;
     TimeZone::tzif(name, &data).map_err(|_| invalid())
 }
 
@@ -146,33 +124,22 @@ mod tests {
         let rate = Expression::parse("rate(5 minutes)", None).expect("a rate");
         assert_eq!(rate.first_from(1_000, 1_000), Some(1_000));
         assert_eq!(rate.next_after(1_000, 1_000), Some(301_000));
-        assert_eq!(
-            rate.next_after(1_000, 301_000 * 7),
-            Some(1_000 + 300_000 * 8)
-        );
+        assert_eq!(rate.next_after(1_000, 301_000 * 7), Some(1_000 + 300_000 * 8));
     }
 
     #[test]
     fn a_time_is_in_the_named_zone() {
-        let at =
-            Expression::parse("at(2026-11-16T20:00:00)", Some("Asia/Shanghai")).expect("a time");
+        let at = Expression::parse("at(2026-11-16T20:00:00)", Some("Asia/Shanghai")).expect("a time");
         assert_eq!(at.first_from(0, 0), Some(ms("2026-11-16T12:00:00Z")));
         let cron = Expression::parse("cron(0 20 * * ? *)", Some("Asia/Shanghai")).expect("a cron");
-        assert_eq!(
-            cron.next_after(0, ms("2026-11-16T12:00:00Z")),
-            Some(ms("2026-11-17T12:00:00Z"))
-        );
+        assert_eq!(cron.next_after(0, ms("2026-11-16T12:00:00Z")), Some(ms("2026-11-17T12:00:00Z")));
     }
 
     #[test]
     fn a_time_that_the_clocks_jump_over_is_left_out() {
         // 8 March 2026, 02:30 does not exist in New York.
-        let cron =
-            Expression::parse("cron(30 2 * * ? *)", Some("America/New_York")).expect("a cron");
-        assert_eq!(
-            cron.next_after(0, ms("2026-03-07T12:00:00Z")),
-            Some(ms("2026-03-09T06:30:00Z"))
-        );
+        let cron = Expression::parse("cron(30 2 * * ? *)", Some("America/New_York")).expect("a cron");
+        assert_eq!(cron.next_after(0, ms("2026-03-07T12:00:00Z")), Some(ms("2026-03-09T06:30:00Z")));
     }
 
     #[test]
@@ -189,19 +156,10 @@ mod tests {
             "every(5 minutes)",
             "at 5",
         ] {
-            assert!(
-                matches!(
-                    Expression::parse(text, None),
-                    Err(SchedulerError::Validation(_))
-                ),
-                "{text}"
-            );
+            assert!(matches!(Expression::parse(text, None), Err(SchedulerError::Validation(_))), "{text}");
         }
         for zone in ["Mars/Phobos", "../passwd", "/etc/passwd", ""] {
-            assert!(
-                Expression::parse("rate(1 day)", Some(zone)).is_err(),
-                "{zone}"
-            );
+            assert!(Expression::parse("rate(1 day)", Some(zone)).is_err(), "{zone}");
         }
     }
 }

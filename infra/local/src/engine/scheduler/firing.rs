@@ -34,12 +34,7 @@ impl Firing {
     }
 
     fn key(&self) -> Key {
-        (
-            self.group.clone(),
-            self.name.clone(),
-            self.revision.clone(),
-            self.scheduled_ms,
-        )
+        (self.group.clone(), self.name.clone(), self.revision.clone(), self.scheduled_ms)
     }
 }
 
@@ -53,24 +48,14 @@ impl Scheduler {
     /// [`Scheduler::fired`]: after a crash it is handed out again.
     pub async fn due(&self, now_ms: i64) -> Result<Vec<Firing>, SchedulerError> {
         let found = self.upcoming(Some(now_ms), AT_ONCE).await?;
-        let mut handed_out = self
-            .handed_out
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut handed_out = self.handed_out.lock().unwrap_or_else(PoisonError::into_inner);
         // Checked again under the lock: two loops asking at once must not both get one.
-        Ok(found
-            .into_iter()
-            .filter(|firing| handed_out.insert(firing.key()))
-            .collect())
+        Ok(found.into_iter().filter(|firing| handed_out.insert(firing.key())).collect())
     }
 
     /// When the next schedule that is not handed out is due.
     pub async fn next_due(&self) -> Result<Option<i64>, SchedulerError> {
-        Ok(self
-            .upcoming(None, 1)
-            .await?
-            .first()
-            .map(|firing| firing.scheduled_ms))
+        Ok(self.upcoming(None, 1).await?.first().map(|firing| firing.scheduled_ms))
     }
 
     /// Marks a firing as done with, delivered or given up: a schedule that is complete goes or stays as its
@@ -78,42 +63,27 @@ impl Scheduler {
     /// was handed out is left alone.
     pub async fn fired(&self, firing: &Firing) -> Result<(), SchedulerError> {
         let (firing_copy, now_ms) = (firing.clone(), self.clock.now_ms());
-        let marked = self
-            .database
-            .transaction(move |db| mark_fired(db, &firing_copy, now_ms))
-            .await;
+        let marked = self.database.transaction(move |db| mark_fired(db, &firing_copy, now_ms)).await;
         self.put_back(firing);
         marked
     }
 
     /// Gives a firing back that was not carried out: it is due again at once.
     pub fn put_back(&self, firing: &Firing) {
-        self.handed_out
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&firing.key());
+        self.handed_out.lock().unwrap_or_else(PoisonError::into_inner).remove(&firing.key());
         self.announce();
     }
 
     /// Up to `limit` firings that are not handed out, earliest first; only those due by `until_ms` if given.
-    async fn upcoming(
-        &self,
-        until_ms: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<Firing>, SchedulerError> {
-        let handed_out = self
-            .handed_out
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+    async fn upcoming(&self, until_ms: Option<i64>, limit: usize) -> Result<Vec<Firing>, SchedulerError> {
+        let handed_out = self.handed_out.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.database
             .transaction(move |db| {
                 let mut found = db.prepare_cached(
                     "SELECT grp, name, revision, next_ms, definition FROM schedules
                      WHERE next_ms <= ?1 ORDER BY next_ms LIMIT ?2",
                 )?;
-                let looked_at =
-                    i64::try_from(limit.saturating_add(handed_out.len())).unwrap_or(i64::MAX);
+                let looked_at = i64::try_from(limit.saturating_add(handed_out.len())).unwrap_or(i64::MAX);
                 let mut rows = found.query(params![until_ms.unwrap_or(i64::MAX), looked_at])?;
                 let mut firings = Vec::new();
                 while let Some(row) = rows.next()? {
@@ -123,13 +93,7 @@ impl Scheduler {
                     }
                     let definition = read_definition(&row.get::<_, String>(4)?, &key.1)?;
                     let (group, name, revision, scheduled_ms) = key;
-                    firings.push(Firing {
-                        group,
-                        name,
-                        scheduled_ms,
-                        target: definition.target,
-                        revision,
-                    });
+                    firings.push(Firing { group, name, scheduled_ms, target: definition.target, revision });
                 }
                 Ok(firings)
             })
@@ -138,15 +102,10 @@ impl Scheduler {
 }
 
 fn read_definition(json: &str, name: &str) -> Result<Definition, SchedulerError> {
-    serde_json::from_str(json)
-        .map_err(|error| SchedulerError::Internal(format!("schedule {name}: {error}")))
+    serde_json::from_str(json).map_err(|error| SchedulerError::Internal(format!("schedule {name}: {error}")))
 }
 
-fn mark_fired(
-    db: &rusqlite::Transaction<'_>,
-    firing: &Firing,
-    now_ms: i64,
-) -> Result<(), SchedulerError> {
+fn mark_fired(db: &rusqlite::Transaction<'_>, firing: &Firing, now_ms: i64) -> Result<(), SchedulerError> {
     let row: Option<(String, i64)> = db
         .prepare_cached(
             "SELECT definition, anchor_ms FROM schedules WHERE grp = ?1 AND name = ?2 AND revision = ?3 AND next_ms = ?4",
@@ -161,17 +120,16 @@ fn mark_fired(
     let definition = read_definition(&definition, &firing.name)?;
     // Times missed while nothing ran are made up for by this one firing, not by one each.
     let after_ms = now_ms.max(firing.scheduled_ms);
-    let next_ms = definition.first_from(
-        &definition.expression()?,
-        anchor_ms,
-        after_ms.saturating_add(1),
-    );
+    let next_ms = definition.first_from(&definition.expression()?, anchor_ms, after_ms.saturating_add(1));
     if next_ms.is_none() && definition.deletes_itself() {
         db.prepare_cached("DELETE FROM schedules WHERE grp = ?1 AND name = ?2")?
             .execute([&firing.group, &firing.name])?;
     } else {
-        db.prepare_cached("UPDATE schedules SET next_ms = ?3 WHERE grp = ?1 AND name = ?2")?
-            .execute(params![firing.group, firing.name, next_ms])?;
+        db.prepare_cached("UPDATE schedules SET next_ms = ?3 WHERE grp = ?1 AND name = ?2")?.execute(params![
+            firing.group,
+            firing.name,
+            next_ms
+        ])?;
     }
     Ok(())
 }

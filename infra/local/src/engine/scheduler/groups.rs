@@ -16,33 +16,23 @@ pub struct Group {
 impl Group {
     /// Its ARN.
     pub fn arn(&self) -> String {
-        format!(
-            "arn:aws:scheduler:{}:{}:schedule-group/{}",
-            crate::REGION,
-            crate::ACCOUNT,
-            self.name
-        )
+        format!("arn:aws:scheduler:{}:{}:schedule-group/{}", crate::REGION, crate::ACCOUNT, self.name)
     }
 }
 
 impl Scheduler {
     /// Makes a group and gives it. The same request again with the same `token` is answered as the first.
-    pub async fn create_group(
-        &self,
-        name: &str,
-        token: Option<String>,
-    ) -> Result<Group, SchedulerError> {
+    pub async fn create_group(&self, name: &str, token: Option<String>) -> Result<Group, SchedulerError> {
         definition::check_name(name)?;
-        let group = Group {
-            name: name.to_owned(),
-            created_ms: self.clock.now_ms(),
-        };
+        let group = Group { name: name.to_owned(), created_ms: self.clock.now_ms() };
         self.database
             .transaction(move |db| {
                 let present: Option<(i64, Option<String>)> = db
-                    .query_row("SELECT created_ms, client_token FROM schedule_groups WHERE name = ?1", [&group.name], |row| {
-                        Ok((row.get(0)?, row.get(1)?))
-                    })
+                    .query_row(
+                        "SELECT created_ms, client_token FROM schedule_groups WHERE name = ?1",
+                        [&group.name],
+                        |row| Ok((row.get(0)?, row.get(1)?)),
+                    )
                     .optional()?;
                 match present {
                     Some((created_ms, present_token)) if token.is_some() && token == present_token => {
@@ -66,9 +56,7 @@ impl Scheduler {
     /// A group.
     pub async fn group(&self, name: &str) -> Result<Group, SchedulerError> {
         let name = name.to_owned();
-        self.database
-            .transaction(move |db| find(db, &name)?.ok_or_else(|| missing(&name)))
-            .await
+        self.database.transaction(move |db| find(db, &name)?.ok_or_else(|| missing(&name))).await
     }
 
     /// Deletes a group and the schedules in it.
@@ -77,9 +65,7 @@ impl Scheduler {
         self.database
             .transaction(move |db| {
                 if name == DEFAULT_GROUP {
-                    return Err(SchedulerError::Validation(
-                        "The default schedule group cannot be deleted.".to_owned(),
-                    ));
+                    return Err(SchedulerError::Validation("The default schedule group cannot be deleted.".to_owned()));
                 }
                 find(db, &name)?.ok_or_else(|| missing(&name))?;
                 db.execute("DELETE FROM schedules WHERE grp = ?1", [&name])?;
@@ -92,28 +78,14 @@ impl Scheduler {
     }
 
     /// Groups whose names start with `prefix` and come after `after`, in order, up to `limit`.
-    pub async fn groups(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<Group>, SchedulerError> {
+    pub async fn groups(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Group>, SchedulerError> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
         self.database
             .transaction(move |db| {
-                let mut found =
-                    db.prepare_cached("SELECT name, created_ms FROM schedule_groups")?;
-                let rows = found.query_map([], |row| {
-                    Ok(Group {
-                        name: row.get(0)?,
-                        created_ms: row.get(1)?,
-                    })
-                })?;
+                let mut found = db.prepare_cached("SELECT name, created_ms FROM schedule_groups")?;
+                let rows = found.query_map([], |row| Ok(Group { name: row.get(0)?, created_ms: row.get(1)? }))?;
                 let mut groups: Vec<Group> = rows.collect::<Result<_, _>>()?;
-                groups.push(Group {
-                    name: DEFAULT_GROUP.to_owned(),
-                    created_ms: 0,
-                });
+                groups.push(Group { name: DEFAULT_GROUP.to_owned(), created_ms: 0 });
                 groups.retain(|group| group.name.starts_with(&prefix) && group.name > after);
                 groups.sort_by(|a, b| a.name.cmp(&b.name));
                 groups.truncate(limit);
@@ -129,19 +101,11 @@ fn missing(name: &str) -> SchedulerError {
 
 fn find(db: &Transaction<'_>, name: &str) -> Result<Option<Group>, SchedulerError> {
     if name == DEFAULT_GROUP {
-        return Ok(Some(Group {
-            name: name.to_owned(),
-            created_ms: 0,
-        }));
+        return Ok(Some(Group { name: name.to_owned(), created_ms: 0 }));
     }
     Ok(db
         .prepare_cached("SELECT created_ms FROM schedule_groups WHERE name = ?1")?
-        .query_row([name], |row| {
-            Ok(Group {
-                name: name.to_owned(),
-                created_ms: row.get(0)?,
-            })
-        })
+        .query_row([name], |row| Ok(Group { name: name.to_owned(), created_ms: row.get(0)? }))
         .optional()?)
 }
 

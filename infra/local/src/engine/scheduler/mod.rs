@@ -66,26 +66,16 @@ impl Schedule {
 }
 
 fn arn_of(group: &str, name: &str) -> String {
-    format!(
-        "arn:aws:scheduler:{}:{}:schedule/{group}/{name}",
-        crate::REGION,
-        crate::ACCOUNT
-    )
+    format!("arn:aws:scheduler:{}:{}:schedule/{group}/{name}", crate::REGION, crate::ACCOUNT)
 }
 
 impl Scheduler {
     pub(super) fn new(database: Database, clock: Clock) -> Self {
-        Self {
-            database,
-            clock,
-            changed: watch::Sender::new(0),
-            handed_out: Arc::default(),
-        }
+        Self { database, clock, changed: watch::Sender::new(0), handed_out: Arc::default() }
     }
 
     fn announce(&self) {
-        self.changed
-            .send_modify(|count| *count = count.wrapping_add(1));
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Makes a schedule and gives its ARN. The same request again with the same `token` is answered as the first.
@@ -106,28 +96,15 @@ impl Scheduler {
             .transaction(move |db| {
                 groups::check_exists(db, &group)?;
                 if let Some((present, present_token)) = find_with_token(db, &group, &name)? {
-                    let repeated = token.is_some()
-                        && token == present_token
-                        && present.definition == definition;
+                    let repeated = token.is_some() && token == present_token && present.definition == definition;
                     return if repeated {
                         Ok(())
                     } else {
-                        Err(SchedulerError::Conflict(format!(
-                            "Schedule {name} already exists."
-                        )))
+                        Err(SchedulerError::Conflict(format!("Schedule {name} already exists.")))
                     };
                 }
                 check_not_past(&definition, &expression, now_ms)?;
-                write(
-                    db,
-                    &group,
-                    &name,
-                    &definition,
-                    &expression,
-                    token,
-                    now_ms,
-                    now_ms,
-                )
+                write(db, &group, &name, &definition, &expression, token, now_ms, now_ms)
             })
             .await?;
         self.announce();
@@ -135,12 +112,7 @@ impl Scheduler {
     }
 
     /// Replaces what a schedule says and gives its ARN.
-    pub async fn update(
-        &self,
-        group: &str,
-        name: &str,
-        definition: Definition,
-    ) -> Result<String, SchedulerError> {
+    pub async fn update(&self, group: &str, name: &str, definition: Definition) -> Result<String, SchedulerError> {
         definition::check_name(name)?;
         let now_ms = self.clock.now_ms();
         definition.check(now_ms)?;
@@ -149,19 +121,9 @@ impl Scheduler {
         let arn = arn_of(&group, &name);
         self.database
             .transaction(move |db| {
-                let (present, token) =
-                    find_with_token(db, &group, &name)?.ok_or_else(|| missing(&name))?;
+                let (present, token) = find_with_token(db, &group, &name)?.ok_or_else(|| missing(&name))?;
                 check_not_past(&definition, &expression, now_ms)?;
-                write(
-                    db,
-                    &group,
-                    &name,
-                    &definition,
-                    &expression,
-                    token,
-                    present.created_ms,
-                    now_ms,
-                )
+                write(db, &group, &name, &definition, &expression, token, present.created_ms, now_ms)
             })
             .await?;
         self.announce();
@@ -174,9 +136,7 @@ impl Scheduler {
         let (group, name) = (group.to_owned(), name.to_owned());
         self.database
             .transaction(move |db| {
-                find_with_token(db, &group, &name)?
-                    .map(|(schedule, _)| schedule)
-                    .ok_or_else(|| missing(&name))
+                find_with_token(db, &group, &name)?.map(|(schedule, _)| schedule).ok_or_else(|| missing(&name))
             })
             .await
     }
@@ -190,11 +150,7 @@ impl Scheduler {
                 let deleted = db
                     .prepare_cached("DELETE FROM schedules WHERE grp = ?1 AND name = ?2")?
                     .execute([&group, &name])?;
-                if deleted == 0 {
-                    Err(missing(&name))
-                } else {
-                    Ok(())
-                }
+                if deleted == 0 { Err(missing(&name)) } else { Ok(()) }
             })
             .await?;
         self.announce();
@@ -236,11 +192,7 @@ impl Scheduler {
 
 /// AWS refuses a one-time schedule whose time has passed. (A schedule that is due while this engine is down is another
 /// matter: it fires late.)
-fn check_not_past(
-    definition: &Definition,
-    expression: &Expression,
-    now_ms: i64,
-) -> Result<(), SchedulerError> {
+fn check_not_past(definition: &Definition, expression: &Expression, now_ms: i64) -> Result<(), SchedulerError> {
     match expression {
         Expression::At(at_ms) if *at_ms < now_ms => Err(SchedulerError::Validation(format!(
             "Invalid Schedule Expression {}: the time is in the past.",
@@ -266,11 +218,7 @@ fn write(
     now_ms: i64,
 ) -> Result<(), SchedulerError> {
     let anchor_ms = definition.anchor_ms(now_ms);
-    let next_ms = if definition.is_enabled() {
-        definition.first_from(expression, anchor_ms, now_ms)
-    } else {
-        None
-    };
+    let next_ms = if definition.is_enabled() { definition.first_from(expression, anchor_ms, now_ms) } else { None };
     let json = serde_json::to_string(definition)
         .map_err(|error| SchedulerError::Internal(format!("schedule {name}: {error}")))?;
     db.prepare_cached(
@@ -278,17 +226,7 @@ fn write(
          (grp, name, definition, revision, client_token, created_ms, changed_ms, anchor_ms, next_ms)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
-    .execute(params![
-        group,
-        name,
-        json,
-        random_id(),
-        token,
-        created_ms,
-        now_ms,
-        anchor_ms,
-        next_ms
-    ])?;
+    .execute(params![group, name, json, random_id(), token, created_ms, now_ms, anchor_ms, next_ms])?;
     Ok(())
 }
 

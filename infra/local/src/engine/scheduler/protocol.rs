@@ -56,10 +56,7 @@ impl Scheduler {
         let operation = operation_of(request.method(), request.uri().path()).unwrap_or("");
         let name = decode(split(request.uri().path()).1.unwrap_or(""));
         let query = parse_query(request.uri().query().unwrap_or(""));
-        match self
-            .dispatch(operation, &name, &query, request.body())
-            .await
-        {
+        match self.dispatch(operation, &name, &query, request.body()).await {
             Ok(answer) => respond(StatusCode::OK, "application/json", &answer),
             Err(error) => error.respond(),
         }
@@ -77,9 +74,7 @@ impl Scheduler {
             "CreateSchedule" => {
                 let input = read(body)?;
                 let group = input.group_name.as_deref().unwrap_or(DEFAULT_GROUP);
-                let arn = self
-                    .create(group, name, input.definition, input.client_token)
-                    .await?;
+                let arn = self.create(group, name, input.definition, input.client_token).await?;
                 Ok(json!({"ScheduleArn": arn}))
             }
             "UpdateSchedule" => {
@@ -105,23 +100,13 @@ impl Scheduler {
         }
     }
 
-    async fn list_schedules(
-        &self,
-        query: &BTreeMap<String, String>,
-    ) -> Result<Value, SchedulerError> {
+    async fn list_schedules(&self, query: &BTreeMap<String, String>) -> Result<Value, SchedulerError> {
         let limit = limit_of(query)?;
         let prefix = query.get("NamePrefix").map_or("", String::as_str);
-        let after = query
-            .get("NextToken")
-            .and_then(|token| token.split_once('/'))
-            .unwrap_or(("", ""));
+        let after = query.get("NextToken").and_then(|token| token.split_once('/')).unwrap_or(("", ""));
         let group = query.get("ScheduleGroup").map(String::as_str);
         let mut found = self.list(group, prefix, after, limit).await?;
-        let next = (found.len() == limit).then(|| {
-            found
-                .last()
-                .map(|last| format!("{}/{}", last.group, last.name))
-        });
+        let next = (found.len() == limit).then(|| found.last().map(|last| format!("{}/{}", last.group, last.name)));
         if let Some(state) = query.get("State") {
             found.retain(|schedule| schedule.definition.is_enabled() == (state == "ENABLED"));
         }
@@ -134,14 +119,8 @@ impl Scheduler {
         let prefix = query.get("NamePrefix").map_or("", String::as_str);
         let after = query.get("NextToken").map_or("", String::as_str);
         let found = self.groups(prefix, after, limit).await?;
-        let next = if found.len() == limit {
-            found.last().map(|group| group.name.clone())
-        } else {
-            None
-        };
-        Ok(
-            json!({"ScheduleGroups": found.iter().map(group_json).collect::<Vec<_>>(), "NextToken": next}),
-        )
+        let next = if found.len() == limit { found.last().map(|group| group.name.clone()) } else { None };
+        Ok(json!({"ScheduleGroups": found.iter().map(group_json).collect::<Vec<_>>(), "NextToken": next}))
     }
 }
 
@@ -175,17 +154,10 @@ fn schedule_json(schedule: &Schedule) -> Value {
         fields.insert("Name".to_owned(), json!(schedule.name));
         fields.insert("GroupName".to_owned(), json!(schedule.group));
         fields.insert("CreationDate".to_owned(), seconds(schedule.created_ms));
-        fields.insert(
-            "LastModificationDate".to_owned(),
-            seconds(schedule.changed_ms),
-        );
+        fields.insert("LastModificationDate".to_owned(), seconds(schedule.changed_ms));
         fields.entry("State").or_insert_with(|| json!("ENABLED"));
-        fields
-            .entry("ActionAfterCompletion")
-            .or_insert_with(|| json!("NONE"));
-        fields
-            .entry("ScheduleExpressionTimezone")
-            .or_insert_with(|| json!("UTC"));
+        fields.entry("ActionAfterCompletion").or_insert_with(|| json!("NONE"));
+        fields.entry("ScheduleExpressionTimezone").or_insert_with(|| json!("UTC"));
     }
     answer
 }
@@ -214,9 +186,7 @@ fn group_json(group: &Group) -> Value {
 
 fn parse_query(query: &str) -> BTreeMap<String, String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(name, value)| (decode(name), decode(value)))
-        .collect()
+    pairs.map(|(name, value)| (decode(name), decode(value))).collect()
 }
 
 /// Percent-decodes; what is not well-formed stays as it is.
@@ -226,10 +196,7 @@ fn decode(text: &str) -> String {
     while let Some(byte) = rest.next() {
         if byte == b'%' {
             let mut ahead = rest.clone();
-            let digits = (
-                ahead.next().and_then(hex_digit),
-                ahead.next().and_then(hex_digit),
-            );
+            let digits = (ahead.next().and_then(hex_digit), ahead.next().and_then(hex_digit));
             if let (Some(high), Some(low)) = digits {
                 bytes.push(high * 16 + low);
                 rest = ahead;
@@ -242,7 +209,5 @@ fn decode(text: &str) -> String {
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }

@@ -21,14 +21,8 @@ impl Sqs {
         queue: &str,
         entries: Vec<(String, Outgoing)>,
     ) -> Result<Vec<Entry<Sent>>, SqsError> {
-        check_ids(
-            "SendMessageBatchRequestEntry",
-            entries.iter().map(|(id, _)| id.as_str()),
-        )?;
-        let size: usize = entries
-            .iter()
-            .map(|(_, message)| message.size_bytes())
-            .sum();
+        check_ids("SendMessageBatchRequestEntry", entries.iter().map(|(id, _)| id.as_str()))?;
+        let size: usize = entries.iter().map(|(_, message)| message.size_bytes()).sum();
         if size > BATCH_BYTES {
             return Err(SqsError::BatchRequestTooLong(size));
         }
@@ -37,9 +31,7 @@ impl Sqs {
             .database
             .transaction(move |db| {
                 let queue = Queue::find(db, &name)?;
-                each(entries, |message| {
-                    messages::send(db, &queue, &message, now_ms)
-                })
+                each(entries, |message| messages::send(db, &queue, &message, now_ms))
             })
             .await?;
         self.announce(queue);
@@ -47,22 +39,13 @@ impl Sqs {
     }
 
     /// Deletes up to ten messages by receipt handle.
-    pub async fn delete_batch(
-        &self,
-        queue: &str,
-        entries: Vec<(String, String)>,
-    ) -> Result<Vec<Entry<()>>, SqsError> {
-        check_ids(
-            "DeleteMessageBatchRequestEntry",
-            entries.iter().map(|(id, _)| id.as_str()),
-        )?;
+    pub async fn delete_batch(&self, queue: &str, entries: Vec<(String, String)>) -> Result<Vec<Entry<()>>, SqsError> {
+        check_ids("DeleteMessageBatchRequestEntry", entries.iter().map(|(id, _)| id.as_str()))?;
         let name = queue.to_owned();
         self.database
             .transaction(move |db| {
                 let queue = Queue::find(db, &name)?;
-                each(entries, |handle| {
-                    messages::delete(db, &queue, &Receipt::read(&handle)?)
-                })
+                each(entries, |handle| messages::delete(db, &queue, &Receipt::read(&handle)?))
             })
             .await
     }
@@ -73,10 +56,7 @@ impl Sqs {
         queue: &str,
         entries: Vec<(String, (String, i64))>,
     ) -> Result<Vec<Entry<()>>, SqsError> {
-        check_ids(
-            "ChangeMessageVisibilityBatchRequestEntry",
-            entries.iter().map(|(id, _)| id.as_str()),
-        )?;
+        check_ids("ChangeMessageVisibilityBatchRequestEntry", entries.iter().map(|(id, _)| id.as_str()))?;
         let (name, now_ms) = (queue.to_owned(), self.clock.now_ms());
         let answers = self
             .database
@@ -108,10 +88,7 @@ fn each<I, T>(
     Ok(answers)
 }
 
-fn check_ids<'a>(
-    what: &'static str,
-    ids: impl ExactSizeIterator<Item = &'a str>,
-) -> Result<(), SqsError> {
+fn check_ids<'a>(what: &'static str, ids: impl ExactSizeIterator<Item = &'a str>) -> Result<(), SqsError> {
     match ids.len() {
         0 => return Err(SqsError::EmptyBatchRequest(what)),
         1..=ENTRIES => {}

@@ -24,10 +24,7 @@ pub(super) fn of_attributes(attributes: &BTreeMap<String, MessageAttribute>) -> 
             push(&mut digested, &binary);
         } else {
             digested.push(1);
-            push(
-                &mut digested,
-                attribute.text.as_deref().unwrap_or_default().as_bytes(),
-            );
+            push(&mut digested, attribute.text.as_deref().unwrap_or_default().as_bytes());
         }
     }
     Some(format!("{:x}", md5::compute(&digested)))
@@ -47,10 +44,7 @@ mod tests {
     #[test]
     fn agrees_with_digests_that_aws_documents() {
         // The body digest is of the developer guide's "This is a test message".
-        assert_eq!(
-            of_text("This is a test message"),
-            "fafb00f5732ab283681e124bf8747ed1"
-        );
+        assert_eq!(of_text("This is a test message"), "fafb00f5732ab283681e124bf8747ed1");
         assert_eq!(of_attributes(&BTreeMap::new()), None);
     }
 }

@@ -117,11 +117,7 @@ impl SqsError {
     }
 
     pub(crate) fn respond(&self) -> Response<Bytes> {
-        let status = if self.is_internal() {
-            StatusCode::INTERNAL_SERVER_ERROR
-        } else {
-            StatusCode::BAD_REQUEST
-        };
+        let status = if self.is_internal() { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST };
         Service::Sqs.error(status, self.code(), &self.to_string())
     }
 }

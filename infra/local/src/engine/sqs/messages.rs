@@ -30,34 +30,19 @@ impl Receipt {
     }
 
     pub(super) fn read(handle: &str) -> Result<Self, SqsError> {
-        let parts = URL_SAFE_NO_PAD
-            .decode(handle)
-            .ok()
-            .and_then(|bytes| String::from_utf8(bytes).ok());
+        let parts = URL_SAFE_NO_PAD.decode(handle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let read = parts
             .as_deref()
             .and_then(|text| text.split_once('/'))
-            .and_then(|(row, nonce)| {
-                Some(Self {
-                    row: row.parse().ok()?,
-                    nonce: nonce.to_owned(),
-                })
-            });
+            .and_then(|(row, nonce)| Some(Self { row: row.parse().ok()?, nonce: nonce.to_owned() }));
         read.ok_or_else(|| SqsError::ReceiptHandleIsInvalid(handle.to_owned()))
     }
 }
 
 /// Puts a message into a queue.
-pub(super) fn send(
-    db: &Transaction<'_>,
-    queue: &Queue,
-    message: &Outgoing,
-    now_ms: i64,
-) -> Result<Sent, SqsError> {
+pub(super) fn send(db: &Transaction<'_>, queue: &Queue, message: &Outgoing, now_ms: i64) -> Result<Sent, SqsError> {
     check(queue, message)?;
-    let delay_s = message
-        .delay_s
-        .unwrap_or_else(|| queue.number("DelaySeconds"));
+    let delay_s = message.delay_s.unwrap_or_else(|| queue.number("DelaySeconds"));
     let attributes = serde_json::to_string(&message.attributes)
         .map_err(|error| SqsError::Internal(format!("message attributes: {error}")))?;
     let message_id = random_id();
@@ -87,10 +72,7 @@ fn check(queue: &Queue, message: &Outgoing) -> Result<(), SqsError> {
     if message.body.is_empty() {
         return Err(SqsError::MissingParameter("MessageBody"));
     }
-    if let Some(delay_s) = message
-        .delay_s
-        .filter(|delay_s| !(0..=900).contains(delay_s))
-    {
+    if let Some(delay_s) = message.delay_s.filter(|delay_s| !(0..=900).contains(delay_s)) {
         return Err(invalid(format!(
             "Value {delay_s} for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900."
         )));
@@ -127,18 +109,12 @@ pub(super) fn receive(
     now_ms: i64,
 ) -> Result<(Vec<Received>, Option<String>), SqsError> {
     // Out of sight is in flight or delayed: a count that the index alone answers, and nearly always enough.
-    if out_of_sight(db, queue.id, now_ms)? >= IN_FLIGHT
-        && in_flight(db, queue.id, now_ms)? >= IN_FLIGHT
-    {
+    if out_of_sight(db, queue.id, now_ms)? >= IN_FLIGHT && in_flight(db, queue.id, now_ms)? >= IN_FLIGHT {
         return Err(SqsError::OverLimit);
     }
-    let expired_ms =
-        now_ms.saturating_sub(queue.number("MessageRetentionPeriod").saturating_mul(1_000));
+    let expired_ms = now_ms.saturating_sub(queue.number("MessageRetentionPeriod").saturating_mul(1_000));
     let redrive = queue.redrive();
-    let dead_letters = match redrive
-        .as_ref()
-        .and_then(|redrive| name_in_arn(&redrive.target_arn))
-    {
+    let dead_letters = match redrive.as_ref().and_then(|redrive| name_in_arn(&redrive.target_arn)) {
         Some(name) => Queue::look_up(db, name)?,
         None => None,
     };
@@ -154,8 +130,7 @@ pub(super) fn receive(
         }
         let mut message = read_message(row)?;
         if message.sent_ms <= expired_ms {
-            db.prepare_cached("DELETE FROM messages WHERE id = ?1")?
-                .execute([message.row])?;
+            db.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([message.row])?;
             continue;
         }
         if let (Some(redrive), Some(dead_letters)) = (&redrive, &dead_letters)
@@ -189,12 +164,7 @@ fn read_message(row: &Row<'_>) -> Result<Received, SqsError> {
     })
 }
 
-fn take(
-    db: &Transaction<'_>,
-    message: &mut Received,
-    visibility_s: i64,
-    now_ms: i64,
-) -> Result<(), SqsError> {
+fn take(db: &Transaction<'_>, message: &mut Received, visibility_s: i64, now_ms: i64) -> Result<(), SqsError> {
     let nonce = random_id();
     if message.receive_count == 0 {
         message.first_received_ms = now_ms;
@@ -231,13 +201,12 @@ fn redrive_one(
 
 /// Deletes the message that `receipt` was given for, unless it has been received again since: then the call succeeds
 /// and the message stays, as in a standard queue. A message that is already gone is no error either.
-pub(super) fn delete(
-    db: &Transaction<'_>,
-    queue: &Queue,
-    receipt: &Receipt,
-) -> Result<(), SqsError> {
-    db.prepare_cached("DELETE FROM messages WHERE id = ?1 AND queue = ?2 AND receipt = ?3")?
-        .execute(params![receipt.row, queue.id, receipt.nonce])?;
+pub(super) fn delete(db: &Transaction<'_>, queue: &Queue, receipt: &Receipt) -> Result<(), SqsError> {
+    db.prepare_cached("DELETE FROM messages WHERE id = ?1 AND queue = ?2 AND receipt = ?3")?.execute(params![
+        receipt.row,
+        queue.id,
+        receipt.nonce
+    ])?;
     Ok(())
 }
 
@@ -276,15 +245,9 @@ pub(super) fn change_visibility(
 }
 
 /// When the next message of this queue that is out of sight comes back into it.
-pub(super) fn next_visible_ms(
-    db: &Transaction<'_>,
-    queue: &Queue,
-    now_ms: i64,
-) -> Result<Option<i64>, SqsError> {
+pub(super) fn next_visible_ms(db: &Transaction<'_>, queue: &Queue, now_ms: i64) -> Result<Option<i64>, SqsError> {
     Ok(db
-        .prepare_cached(
-            "SELECT MIN(visible_ms) FROM messages WHERE queue = ?1 AND visible_ms > ?2",
-        )?
+        .prepare_cached("SELECT MIN(visible_ms) FROM messages WHERE queue = ?1 AND visible_ms > ?2")?
         .query_row(params![queue.id, now_ms], |row| row.get(0))?)
 }
 
@@ -301,33 +264,20 @@ fn in_flight(db: &Transaction<'_>, queue: i64, now_ms: i64) -> Result<i64, SqsEr
 }
 
 /// How many messages a queue has: visible, in flight, delayed.
-pub(super) fn count(
-    db: &Transaction<'_>,
-    queue: &Queue,
-    now_ms: i64,
-) -> Result<super::Counts, SqsError> {
+pub(super) fn count(db: &Transaction<'_>, queue: &Queue, now_ms: i64) -> Result<super::Counts, SqsError> {
     let number = |sql: &str| -> Result<i64, SqsError> {
-        Ok(db
-            .prepare_cached(sql)?
-            .query_row(params![queue.id, now_ms], |row| row.get(0))?)
+        Ok(db.prepare_cached(sql)?.query_row(params![queue.id, now_ms], |row| row.get(0))?)
     };
     Ok(super::Counts {
         visible: number("SELECT COUNT(*) FROM messages WHERE queue = ?1 AND visible_ms <= ?2")?,
         in_flight: in_flight(db, queue.id, now_ms)?,
-        delayed: number(
-            "SELECT COUNT(*) FROM messages WHERE queue = ?1 AND visible_ms > ?2 AND receipt IS NULL",
-        )?,
+        delayed: number("SELECT COUNT(*) FROM messages WHERE queue = ?1 AND visible_ms > ?2 AND receipt IS NULL")?,
     })
 }
 
 /// Drops what is past its queue's retention.
-pub(super) fn drop_expired(
-    db: &Transaction<'_>,
-    queue: &Queue,
-    now_ms: i64,
-) -> Result<usize, SqsError> {
-    let expired_ms =
-        now_ms.saturating_sub(queue.number("MessageRetentionPeriod").saturating_mul(1_000));
+pub(super) fn drop_expired(db: &Transaction<'_>, queue: &Queue, now_ms: i64) -> Result<usize, SqsError> {
+    let expired_ms = now_ms.saturating_sub(queue.number("MessageRetentionPeriod").saturating_mul(1_000));
     Ok(db
         .prepare_cached("DELETE FROM messages WHERE queue = ?1 AND sent_ms <= ?2")?
         .execute(params![queue.id, expired_ms])?)

@@ -55,19 +55,13 @@ pub struct Outgoing {
 impl Outgoing {
     /// A message with nothing but a body.
     pub fn text(body: impl Into<String>) -> Self {
-        Self {
-            body: body.into(),
-            ..Self::default()
-        }
+        Self { body: body.into(), ..Self::default() }
     }
 
     /// What counts against the size limit.
     fn size_bytes(&self) -> usize {
-        let attributes: usize = self
-            .attributes
-            .iter()
-            .map(|(name, attribute)| name.len() + attribute.size_bytes())
-            .sum();
+        let attributes: usize =
+            self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size_bytes()).sum();
         self.body.len() + attributes
     }
 }
@@ -79,53 +73,32 @@ pub struct MessageAttribute {
     #[serde(rename = "DataType")]
     pub data_type: String,
     /// The value of a `String` or `Number`.
-    #[serde(
-        rename = "StringValue",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "StringValue", default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The value of a `Binary`, in base64.
-    #[serde(
-        rename = "BinaryValue",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "BinaryValue", default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
 }
 
 impl MessageAttribute {
     fn decoded_binary(&self) -> Option<Vec<u8>> {
-        self.binary
-            .as_deref()
-            .map(|text| STANDARD.decode(text).unwrap_or_default())
+        self.binary.as_deref().map(|text| STANDARD.decode(text).unwrap_or_default())
     }
 
     fn size_bytes(&self) -> usize {
-        let value = self
-            .decoded_binary()
-            .map(|binary| binary.len())
-            .or(self.text.as_ref().map(String::len));
+        let value = self.decoded_binary().map(|binary| binary.len()).or(self.text.as_ref().map(String::len));
         self.data_type.len() + value.unwrap_or(0)
     }
 
     fn check(&self, name: &str) -> Result<(), SqsError> {
-        let invalid = |reason: &str| {
-            Err(SqsError::InvalidParameterValue(format!(
-                "The message attribute '{name}' {reason}"
-            )))
-        };
+        let invalid =
+            |reason: &str| Err(SqsError::InvalidParameterValue(format!("The message attribute '{name}' {reason}")));
         let kind = self.data_type.split('.').next().unwrap_or_default();
         match kind {
             "String" | "Number" if self.text.as_deref().is_none_or(str::is_empty) => {
                 invalid("must contain a non-empty message attribute value.")
             }
-            "Number"
-                if self
-                    .text
-                    .as_deref()
-                    .is_some_and(|text| text.parse::<f64>().is_err()) =>
-            {
+            "Number" if self.text.as_deref().is_some_and(|text| text.parse::<f64>().is_err()) => {
                 invalid("has a value that is not a number.")
             }
             "Binary" if self.decoded_binary().is_none_or(|binary| binary.is_empty()) => {
@@ -183,14 +156,8 @@ impl Received {
     /// The attributes that SQS itself gives a message, as an event or a `ReceiveMessage` answer has them.
     pub fn system_attributes(&self) -> BTreeMap<String, String> {
         let mut attributes = BTreeMap::from([
-            (
-                "ApproximateFirstReceiveTimestamp".to_owned(),
-                self.first_received_ms.to_string(),
-            ),
-            (
-                "ApproximateReceiveCount".to_owned(),
-                self.receive_count.to_string(),
-            ),
+            ("ApproximateFirstReceiveTimestamp".to_owned(), self.first_received_ms.to_string()),
+            ("ApproximateReceiveCount".to_owned(), self.receive_count.to_string()),
             ("SenderId".to_owned(), crate::ACCOUNT.to_owned()),
             ("SentTimestamp".to_owned(), self.sent_ms.to_string()),
         ]);
@@ -228,31 +195,18 @@ pub struct Receive {
 
 impl Default for Receive {
     fn default() -> Self {
-        Self {
-            max: 10,
-            wait_s: None,
-            visibility_s: None,
-        }
+        Self { max: 10, wait_s: None, visibility_s: None }
     }
 }
 
 impl Sqs {
     pub(super) fn new(database: Database, clock: Clock) -> Self {
-        Self {
-            database,
-            clock,
-            arrivals: Arc::default(),
-            purges: Arc::default(),
-        }
+        Self { database, clock, arrivals: Arc::default(), purges: Arc::default() }
     }
 
     /// The URL of a queue, whether or not it exists. Calls may name any host: only the last part counts.
     pub fn url_of(name: &str) -> String {
-        format!(
-            "https://sqs.{}.amazonaws.com/{}/{name}",
-            crate::REGION,
-            crate::ACCOUNT
-        )
+        format!("https://sqs.{}.amazonaws.com/{}/{name}", crate::REGION, crate::ACCOUNT)
     }
 
     /// The ARN of a queue, whether or not it exists.
@@ -282,10 +236,8 @@ impl Sqs {
     /// Sends one message.
     pub async fn send(&self, queue: &str, message: Outgoing) -> Result<Sent, SqsError> {
         let (name, now_ms) = (queue.to_owned(), self.clock.now_ms());
-        let sent = self
-            .database
-            .transaction(move |db| messages::send(db, &Queue::find(db, &name)?, &message, now_ms))
-            .await?;
+        let sent =
+            self.database.transaction(move |db| messages::send(db, &Queue::find(db, &name)?, &message, now_ms)).await?;
         self.announce(queue);
         Ok(sent)
     }
@@ -311,29 +263,16 @@ impl Sqs {
         }
     }
 
-    async fn receive_now(
-        &self,
-        queue: &str,
-        how: Receive,
-    ) -> Result<(Vec<Received>, i64, Option<i64>), SqsError> {
+    async fn receive_now(&self, queue: &str, how: Receive) -> Result<(Vec<Received>, i64, Option<i64>), SqsError> {
         let (name, now_ms) = (queue.to_owned(), self.clock.now_ms());
         let (taken, wait_s, next_ms, moved_to) = self
             .database
             .transaction(move |db| {
                 let queue = Queue::find(db, &name)?;
-                let visibility_s = how
-                    .visibility_s
-                    .unwrap_or_else(|| queue.number("VisibilityTimeout"));
-                let wait_s = how
-                    .wait_s
-                    .unwrap_or_else(|| queue.number("ReceiveMessageWaitTimeSeconds"));
-                let (taken, moved_to) =
-                    messages::receive(db, &queue, how.max, visibility_s, now_ms)?;
-                let next_ms = if taken.is_empty() {
-                    messages::next_visible_ms(db, &queue, now_ms)?
-                } else {
-                    None
-                };
+                let visibility_s = how.visibility_s.unwrap_or_else(|| queue.number("VisibilityTimeout"));
+                let wait_s = how.wait_s.unwrap_or_else(|| queue.number("ReceiveMessageWaitTimeSeconds"));
+                let (taken, moved_to) = messages::receive(db, &queue, how.max, visibility_s, now_ms)?;
+                let next_ms = if taken.is_empty() { messages::next_visible_ms(db, &queue, now_ms)? } else { None };
                 Ok::<_, SqsError>((taken, wait_s, next_ms, moved_to))
             })
             .await?;
@@ -346,17 +285,13 @@ impl Sqs {
     /// When the next message of `queue` that is out of sight comes back into it.
     pub async fn next_visible_ms(&self, queue: &str) -> Result<Option<i64>, SqsError> {
         let (name, now_ms) = (queue.to_owned(), self.clock.now_ms());
-        self.database
-            .transaction(move |db| messages::next_visible_ms(db, &Queue::find(db, &name)?, now_ms))
-            .await
+        self.database.transaction(move |db| messages::next_visible_ms(db, &Queue::find(db, &name)?, now_ms)).await
     }
 
     /// Deletes a message by the receipt handle of its latest receive. An older handle changes nothing, and is no error.
     pub async fn delete(&self, queue: &str, receipt_handle: &str) -> Result<(), SqsError> {
         let (name, receipt) = (queue.to_owned(), Receipt::read(receipt_handle)?);
-        self.database
-            .transaction(move |db| messages::delete(db, &Queue::find(db, &name)?, &receipt))
-            .await
+        self.database.transaction(move |db| messages::delete(db, &Queue::find(db, &name)?, &receipt)).await
     }
 
     /// Makes a message in flight visible `visibility_s` seconds from now.
@@ -366,20 +301,10 @@ impl Sqs {
         receipt_handle: &str,
         visibility_s: i64,
     ) -> Result<(), SqsError> {
-        let (name, handle, now_ms) = (
-            queue.to_owned(),
-            receipt_handle.to_owned(),
-            self.clock.now_ms(),
-        );
+        let (name, handle, now_ms) = (queue.to_owned(), receipt_handle.to_owned(), self.clock.now_ms());
         self.database
             .transaction(move |db| {
-                messages::change_visibility(
-                    db,
-                    &Queue::find(db, &name)?,
-                    &handle,
-                    visibility_s,
-                    now_ms,
-                )
+                messages::change_visibility(db, &Queue::find(db, &name)?, &handle, visibility_s, now_ms)
             })
             .await?;
         self.announce(queue);
@@ -389,9 +314,7 @@ impl Sqs {
     /// How many messages a queue has.
     pub async fn counts(&self, queue: &str) -> Result<Counts, SqsError> {
         let (name, now_ms) = (queue.to_owned(), self.clock.now_ms());
-        self.database
-            .transaction(move |db| messages::count(db, &Queue::find(db, &name)?, now_ms))
-            .await
+        self.database.transaction(move |db| messages::count(db, &Queue::find(db, &name)?, now_ms)).await
     }
 }
 
@@ -403,19 +326,12 @@ impl Receive {
             )))
         };
         if !(1..=10).contains(&self.max) {
-            return out_of(
-                "MaxNumberOfMessages",
-                i64::try_from(self.max).unwrap_or(i64::MAX),
-                "between 1 and 10",
-            );
+            return out_of("MaxNumberOfMessages", i64::try_from(self.max).unwrap_or(i64::MAX), "between 1 and 10");
         }
         if let Some(wait_s) = self.wait_s.filter(|wait_s| !(0..=20).contains(wait_s)) {
             return out_of("WaitTimeSeconds", wait_s, ">= 0 and <= 20");
         }
-        if let Some(visibility_s) = self
-            .visibility_s
-            .filter(|visibility_s| !(0..=43_200).contains(visibility_s))
-        {
+        if let Some(visibility_s) = self.visibility_s.filter(|visibility_s| !(0..=43_200).contains(visibility_s)) {
             return out_of("VisibilityTimeout", visibility_s, "between 0 and 43200");
         }
         Ok(())

@@ -25,11 +25,7 @@ pub struct MoveTask {
 impl Sqs {
     /// Moves every message of the dead-letter queue `source_arn` to `destination_arn`, or to the queue that each came
     /// from. The move is done when this returns; gives the task's handle.
-    pub async fn start_move(
-        &self,
-        source_arn: &str,
-        destination_arn: Option<&str>,
-    ) -> Result<String, SqsError> {
+    pub async fn start_move(&self, source_arn: &str, destination_arn: Option<&str>) -> Result<String, SqsError> {
         let (source, destination) = (source_arn.to_owned(), destination_arn.map(str::to_owned));
         let now_ms = self.clock.now_ms();
         let (handle, arrived_at) = self
@@ -85,29 +81,22 @@ impl Sqs {
 }
 
 fn find_by_arn(db: &Transaction<'_>, arn: &str) -> Result<Queue, SqsError> {
-    let missing = || {
-        SqsError::ResourceNotFound(format!(
-            "The resource that you specified for the ARN {arn} doesn't exist."
-        ))
-    };
+    let missing =
+        || SqsError::ResourceNotFound(format!("The resource that you specified for the ARN {arn} doesn't exist."));
     let name = name_in_arn(arn).ok_or_else(missing)?;
     Queue::look_up(db, name)?.ok_or_else(missing)
 }
 
 fn check_is_dead_letter_queue(db: &Transaction<'_>, queue: &Queue) -> Result<(), SqsError> {
-    let names: Vec<String> = db
-        .prepare_cached("SELECT name FROM queues")?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let names: Vec<String> =
+        db.prepare_cached("SELECT name FROM queues")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for name in names {
         let redrive = Queue::find(db, &name)?.redrive();
         if redrive.is_some_and(|redrive| redrive.target_arn == queue.arn()) {
             return Ok(());
         }
     }
-    Err(SqsError::InvalidParameterValue(
-        "Source queue must be configured as a Dead Letter Queue.".to_owned(),
-    ))
+    Err(SqsError::InvalidParameterValue("Source queue must be configured as a Dead Letter Queue.".to_owned()))
 }
 
 /// Messages of `from` (those that came from the queue `only_from`, if given) go to `to` as if just sent: SQS gives
@@ -126,30 +115,17 @@ fn move_all(
              WHERE queue = ?1 AND visible_ms <= ?3 AND (?4 IS NULL OR dead_from = ?4)",
         )?
         .execute(params![from.id, to.id, now_ms, only_from])?;
-    Ok((
-        i64::try_from(moved).unwrap_or(i64::MAX),
-        vec![to.name.clone()],
-    ))
+    Ok((i64::try_from(moved).unwrap_or(i64::MAX), vec![to.name.clone()]))
 }
 
-fn move_home(
-    db: &Transaction<'_>,
-    from: &Queue,
-    now_ms: i64,
-) -> Result<(i64, Vec<String>), SqsError> {
+fn move_home(db: &Transaction<'_>, from: &Queue, now_ms: i64) -> Result<(i64, Vec<String>), SqsError> {
     let homes: Vec<String> = db
-        .prepare_cached(
-            "SELECT DISTINCT dead_from FROM messages WHERE queue = ?1 AND dead_from IS NOT NULL",
-        )?
+        .prepare_cached("SELECT DISTINCT dead_from FROM messages WHERE queue = ?1 AND dead_from IS NOT NULL")?
         .query_map([from.id], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     let (mut moved, mut arrived_at) = (0, Vec::new());
     for home in homes {
-        let Some(to) = queue::name_in_arn(&home)
-            .map(|name| Queue::look_up(db, name))
-            .transpose()?
-            .flatten()
-        else {
+        let Some(to) = queue::name_in_arn(&home).map(|name| Queue::look_up(db, name)).transpose()?.flatten() else {
             continue;
         };
         let (count, names) = move_all(db, from, &to, Some(&home), now_ms)?;

@@ -32,9 +32,7 @@ impl SendInput {
             body: self.message_body.unwrap_or_default(),
             delay_s: self.delay_seconds,
             attributes: self.message_attributes,
-            trace_header: system
-                .remove("AWSTraceHeader")
-                .and_then(|attribute| attribute.text),
+            trace_header: system.remove("AWSTraceHeader").and_then(|attribute| attribute.text),
         }
     }
 }
@@ -112,18 +110,12 @@ impl Sqs {
             }
             _ => {
                 let url = text(body, "QueueUrl")?;
-                self.dispatch_to_queue(operation, queue::name_in_url(&url), body)
-                    .await
+                self.dispatch_to_queue(operation, queue::name_in_url(&url), body).await
             }
         }
     }
 
-    async fn dispatch_to_queue(
-        &self,
-        operation: &str,
-        queue: &str,
-        body: &[u8],
-    ) -> Result<Value, SqsError> {
+    async fn dispatch_to_queue(&self, operation: &str, queue: &str, body: &[u8]) -> Result<Value, SqsError> {
         match operation {
             "SendMessage" => {
                 let input: SendInput = read(body)?;
@@ -131,32 +123,21 @@ impl Sqs {
             }
             "SendMessageBatch" => {
                 let input: Entries<SendInput> = read(body)?;
-                let entries = input
-                    .entries
-                    .into_iter()
-                    .map(|mut entry| (std::mem::take(&mut entry.id), entry.into_message()));
-                Ok(batch_json(
-                    self.send_batch(queue, entries.collect()).await?,
-                    sent_json,
-                ))
+                let entries =
+                    input.entries.into_iter().map(|mut entry| (std::mem::take(&mut entry.id), entry.into_message()));
+                Ok(batch_json(self.send_batch(queue, entries.collect()).await?, sent_json))
             }
             "ReceiveMessage" => self.receive_messages(queue, read(body)?).await,
             "DeleteMessage" => {
                 let input: ReceiptInput = read(body)?;
-                self.delete(queue, &required(input.receipt_handle, "ReceiptHandle")?)
-                    .await?;
+                self.delete(queue, &required(input.receipt_handle, "ReceiptHandle")?).await?;
                 Ok(json!({}))
             }
             "DeleteMessageBatch" => {
                 let input: Entries<ReceiptInput> = read(body)?;
-                let entries = input
-                    .entries
-                    .into_iter()
-                    .map(|entry| (entry.id, entry.receipt_handle.unwrap_or_default()));
-                Ok(batch_json(
-                    self.delete_batch(queue, entries.collect()).await?,
-                    |()| json!({}),
-                ))
+                let entries =
+                    input.entries.into_iter().map(|entry| (entry.id, entry.receipt_handle.unwrap_or_default()));
+                Ok(batch_json(self.delete_batch(queue, entries.collect()).await?, |()| json!({})))
             }
             "ChangeMessageVisibility" => {
                 let input: ReceiptInput = read(body)?;
@@ -168,29 +149,14 @@ impl Sqs {
             "ChangeMessageVisibilityBatch" => {
                 let input: Entries<ReceiptInput> = read(body)?;
                 let entries = input.entries.into_iter().map(|entry| {
-                    (
-                        entry.id,
-                        (
-                            entry.receipt_handle.unwrap_or_default(),
-                            entry.visibility_timeout.unwrap_or(-1),
-                        ),
-                    )
+                    (entry.id, (entry.receipt_handle.unwrap_or_default(), entry.visibility_timeout.unwrap_or(-1)))
                 });
-                Ok(batch_json(
-                    self.change_visibility_batch(queue, entries.collect())
-                        .await?,
-                    |()| json!({}),
-                ))
+                Ok(batch_json(self.change_visibility_batch(queue, entries.collect()).await?, |()| json!({})))
             }
             "GetQueueAttributes" => {
                 let input: AttributesInput = read(body)?;
                 let mut all = self.attributes(queue).await?;
-                let wanted = |name: &String| {
-                    input
-                        .attribute_names
-                        .iter()
-                        .any(|asked| asked == "All" || asked == name)
-                };
+                let wanted = |name: &String| input.attribute_names.iter().any(|asked| asked == "All" || asked == name);
                 all.retain(|name, _| wanted(name));
                 Ok(json!({"Attributes": all}))
             }
@@ -206,9 +172,9 @@ impl Sqs {
                 let urls: Vec<String> = names.iter().map(|name| Self::url_of(name)).collect();
                 Ok(json!({"queueUrls": urls}))
             }
-            other => Err(SqsError::UnsupportedOperation(format!(
-                "SQS operation {other} is not part of the local cloud"
-            ))),
+            other => {
+                Err(SqsError::UnsupportedOperation(format!("SQS operation {other} is not part of the local cloud")))
+            }
         }
     }
 
@@ -224,10 +190,8 @@ impl Sqs {
         if messages.is_empty() {
             return Ok(json!({}));
         }
-        let messages: Vec<Value> = messages
-            .iter()
-            .map(|message| received_json(message, &system, &input.message_attribute_names))
-            .collect();
+        let messages: Vec<Value> =
+            messages.iter().map(|message| received_json(message, &system, &input.message_attribute_names)).collect();
         Ok(json!({"Messages": messages}))
     }
 
@@ -243,9 +207,7 @@ impl Sqs {
         }
         let input: Input = read(body)?;
         let limit = input.max_results.unwrap_or(1_000).clamp(1, 1_000);
-        let names = self
-            .list(&input.queue_name_prefix, &input.next_token, limit)
-            .await?;
+        let names = self.list(&input.queue_name_prefix, &input.next_token, limit).await?;
         let urls: Vec<String> = names.iter().map(|name| Self::url_of(name)).collect();
         let mut answer = json!({"QueueUrls": urls});
         // Like SQS, a token only when the caller asked for pages.
@@ -308,11 +270,7 @@ fn received_json(message: &Received, system: &[String], wanted: &[String]) -> Va
 
 /// `All`, `.*`, `prefix.*` or the name itself.
 fn matches_name(asked: &str, name: &str) -> bool {
-    asked == "All"
-        || asked == name
-        || asked
-            .strip_suffix(".*")
-            .is_some_and(|prefix| name.starts_with(prefix))
+    asked == "All" || asked == name || asked.strip_suffix(".*").is_some_and(|prefix| name.starts_with(prefix))
 }
 
 fn batch_json<T>(entries: Vec<Entry<T>>, success: impl Fn(&T) -> Value) -> Value {
@@ -339,9 +297,8 @@ fn batch_json<T>(entries: Vec<Entry<T>>, success: impl Fn(&T) -> Value) -> Value
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
-    serde_json::from_slice(body).map_err(|error| {
-        SqsError::InvalidParameterValue(format!("The request is malformed: {error}"))
-    })
+    serde_json::from_slice(body)
+        .map_err(|error| SqsError::InvalidParameterValue(format!("The request is malformed: {error}")))
 }
 
 fn required<T>(value: Option<T>, name: &'static str) -> Result<T, SqsError> {

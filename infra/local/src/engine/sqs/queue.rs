@@ -17,13 +17,8 @@ const NUMBERS: [(&str, i64, i64, i64); 5] = [
 ];
 
 /// Attributes that are kept and given back, and change nothing on one machine.
-const KEPT: [&str; 5] = [
-    "KmsDataKeyReusePeriodSeconds",
-    "KmsMasterKeyId",
-    "Policy",
-    "RedriveAllowPolicy",
-    "SqsManagedSseEnabled",
-];
+const KEPT: [&str; 5] =
+    ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "RedriveAllowPolicy", "SqsManagedSseEnabled"];
 
 /// A queue as the database has it.
 pub(super) struct Queue {
@@ -61,49 +56,26 @@ impl Queue {
     /// The queue of that name, if there is one.
     pub(super) fn look_up(db: &Transaction<'_>, name: &str) -> Result<Option<Self>, SqsError> {
         let row = db
-            .prepare_cached(
-                "SELECT id, attributes, created_ms, changed_ms FROM queues WHERE name = ?1",
-            )?
-            .query_row([name], |row| {
-                Ok((
-                    row.get(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get(2)?,
-                    row.get(3)?,
-                ))
-            })
+            .prepare_cached("SELECT id, attributes, created_ms, changed_ms FROM queues WHERE name = ?1")?
+            .query_row([name], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;
         let Some((id, attributes, created_ms, changed_ms)) = row else {
             return Ok(None);
         };
         let attributes = serde_json::from_str(&attributes)
             .map_err(|error| SqsError::Internal(format!("attributes of queue {name}: {error}")))?;
-        Ok(Some(Self {
-            id,
-            name: name.to_owned(),
-            attributes,
-            created_ms,
-            changed_ms,
-        }))
+        Ok(Some(Self { id, name: name.to_owned(), attributes, created_ms, changed_ms }))
     }
 
     /// A number among its attributes.
     pub(super) fn number(&self, attribute: &str) -> i64 {
-        let default = NUMBERS
-            .iter()
-            .find(|(name, ..)| *name == attribute)
-            .map_or(0, |(_, default, ..)| *default);
-        self.attributes
-            .get(attribute)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(default)
+        let default = NUMBERS.iter().find(|(name, ..)| *name == attribute).map_or(0, |(_, default, ..)| *default);
+        self.attributes.get(attribute).and_then(|text| text.parse().ok()).unwrap_or(default)
     }
 
     /// Its redrive policy.
     pub(super) fn redrive(&self) -> Option<Redrive> {
-        self.attributes
-            .get("RedrivePolicy")
-            .and_then(|text| serde_json::from_str(text).ok())
+        self.attributes.get("RedrivePolicy").and_then(|text| serde_json::from_str(text).ok())
     }
 
     /// Its ARN.
@@ -113,10 +85,8 @@ impl Queue {
 
     /// Everything that can be set, with defaults.
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
-        let mut settings: BTreeMap<String, String> = NUMBERS
-            .iter()
-            .map(|(name, default, ..)| ((*name).to_owned(), default.to_string()))
-            .collect();
+        let mut settings: BTreeMap<String, String> =
+            NUMBERS.iter().map(|(name, default, ..)| ((*name).to_owned(), default.to_string())).collect();
         settings.insert("SqsManagedSseEnabled".to_owned(), "true".to_owned());
         settings.extend(self.attributes.clone());
         settings
@@ -131,16 +101,12 @@ pub(super) fn arn_of(name: &str) -> String {
 /// The queue's name in an ARN.
 pub(super) fn name_in_arn(arn: &str) -> Option<&str> {
     let rest = arn.strip_prefix("arn:aws:sqs:")?;
-    rest.rsplit_once(':')
-        .map(|(_, name)| name)
-        .filter(|name| !name.is_empty())
+    rest.rsplit_once(':').map(|(_, name)| name).filter(|name| !name.is_empty())
 }
 
 /// The queue's name in a URL: its last part, whatever host the caller reached it by.
 pub(super) fn name_in_url(url: &str) -> &str {
-    url.trim_end_matches('/')
-        .rsplit_once('/')
-        .map_or(url, |(_, name)| name)
+    url.trim_end_matches('/').rsplit_once('/').map_or(url, |(_, name)| name)
 }
 
 /// Checks a new queue's name.
@@ -153,18 +119,14 @@ pub(super) fn check_name(name: &str) -> Result<(), SqsError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 80 || !name.chars().all(allowed) {
         return Err(SqsError::InvalidParameterValue(
-            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
-                .to_owned(),
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length".to_owned(),
         ));
     }
     Ok(())
 }
 
 /// Checks attributes that somebody wants to set. A redrive policy must name a queue that exists.
-pub(super) fn check_attributes(
-    db: &Transaction<'_>,
-    attributes: &BTreeMap<String, String>,
-) -> Result<(), SqsError> {
+pub(super) fn check_attributes(db: &Transaction<'_>, attributes: &BTreeMap<String, String>) -> Result<(), SqsError> {
     for (name, value) in attributes {
         if let Some((_, _, lowest, highest)) = NUMBERS.iter().find(|(known, ..)| known == name) {
             let number: Option<i64> = value.parse().ok();

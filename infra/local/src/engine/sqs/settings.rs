@@ -15,11 +15,7 @@ const PURGE_EVERY_MS: i64 = 60_000;
 impl Sqs {
     /// Makes a queue and gives its URL. One that is there with the same attributes is fine; with others it is
     /// [`SqsError::QueueNameExists`].
-    pub async fn create_queue(
-        &self,
-        name: &str,
-        attributes: BTreeMap<String, String>,
-    ) -> Result<String, SqsError> {
+    pub async fn create_queue(&self, name: &str, attributes: BTreeMap<String, String>) -> Result<String, SqsError> {
         queue::check_name(name)?;
         let (owned, now_ms) = (name.to_owned(), self.clock.now_ms());
         self.database
@@ -39,11 +35,7 @@ impl Sqs {
     }
 
     /// Sets some of a queue's attributes; the others stay.
-    pub async fn set_attributes(
-        &self,
-        name: &str,
-        attributes: BTreeMap<String, String>,
-    ) -> Result<(), SqsError> {
+    pub async fn set_attributes(&self, name: &str, attributes: BTreeMap<String, String>) -> Result<(), SqsError> {
         let (owned, now_ms) = (name.to_owned(), self.clock.now_ms());
         self.database
             .transaction(move |db| {
@@ -87,18 +79,11 @@ impl Sqs {
     /// Whether there is a queue of that name.
     pub async fn exists(&self, name: &str) -> Result<bool, SqsError> {
         let owned = name.to_owned();
-        self.database
-            .transaction(move |db| Ok(Queue::look_up(db, &owned)?.is_some()))
-            .await
+        self.database.transaction(move |db| Ok(Queue::look_up(db, &owned)?.is_some())).await
     }
 
     /// Up to `limit` names of queues that start with `prefix` and come after `after`, in order.
-    pub async fn list(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: i64,
-    ) -> Result<Vec<String>, SqsError> {
+    pub async fn list(&self, prefix: &str, after: &str, limit: i64) -> Result<Vec<String>, SqsError> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
         self.database
             .transaction(move |db| {
@@ -119,11 +104,7 @@ impl Sqs {
                 Queue::find(db, &owned)?;
                 let target = queue::arn_of(&owned);
                 let mut sources = all(db)?;
-                sources.retain(|queue| {
-                    queue
-                        .redrive()
-                        .is_some_and(|redrive| redrive.target_arn == target)
-                });
+                sources.retain(|queue| queue.redrive().is_some_and(|redrive| redrive.target_arn == target));
                 Ok(sources.into_iter().map(|queue| queue.name).collect())
             })
             .await
@@ -194,16 +175,12 @@ fn all(db: &Transaction<'_>) -> Result<Vec<Queue>, SqsError> {
 
 fn same_attributes(present: &Queue, wanted: &BTreeMap<String, String>) -> Result<(), SqsError> {
     let settings = present.settings();
-    match wanted
-        .iter()
-        .find(|(name, value)| settings.get(*name) != Some(value))
-    {
+    match wanted.iter().find(|(name, value)| settings.get(*name) != Some(value)) {
         Some((name, _)) => Err(SqsError::QueueNameExists(name.clone())),
         None => Ok(()),
     }
 }
 
 fn to_json(attributes: &BTreeMap<String, String>) -> Result<String, SqsError> {
-    serde_json::to_string(attributes)
-        .map_err(|error| SqsError::Internal(format!("queue attributes: {error}")))
+    serde_json::to_string(attributes).map_err(|error| SqsError::Internal(format!("queue attributes: {error}")))
 }

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Runs the cases of tests/it/cases against software that nobody here wrote (the PyPI package ministack), in real time.
+# A case that fails there and passes here is a difference to explain: DIFFERENCES below names those that are known, with
+# the reason. The script fails if another case fails, or if a known difference is gone.
+set -eu
+
+MINISTACK=1.5.33
+PORT="${PORT:-18911}"
+# case | why
+DIFFERENCES=''
+
+cd "$(dirname "$0")/../.."
+venv=.venv/ministack-$MINISTACK
+if [ ! -x "$venv/bin/ministack" ]; then
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "ministack==$MINISTACK"
+fi
+
+work=$(mktemp -d)
+GATEWAY_PORT=$PORT BIND_HOST=127.0.0.1 "$venv/bin/ministack" >"$work/ministack.log" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$work"' EXIT INT TERM
+
+tries=0
+until curl --silent --output /dev/null "http://127.0.0.1:$PORT/"; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 100 ] || ! kill -0 "$server" 2>/dev/null; then
+        echo "ministack did not start on port $PORT:" >&2
+        tail -20 "$work/ministack.log" >&2
+        exit 1
+    fi
+    sleep 0.3
+done
+
+echo "cases against ministack $MINISTACK (the schedules need about a minute):"
+LOCAL_CLOUD_TARGET="http://127.0.0.1:$PORT" NO_COLOR=1 \
+    cargo nextest run --package seckill-local --test it --no-fail-fast --test-threads 16 --success-output never \
+    --failure-output final --filterset 'test(/^cases::/)' >"$work/cases.log" 2>&1 || true
+if ! grep -q '^ *Summary' "$work/cases.log"; then
+    cat "$work/cases.log" >&2
+    exit 1
+fi
+
+sed -n 's/^ *PASS .*seckill-local::it \(cases::[a-z_:0-9]*\).*/\1/p' "$work/cases.log" | sort -u >"$work/agree"
+sed -n 's/^ *\(FAIL\|TIMEOUT\) .*seckill-local::it \(cases::[a-z_:0-9]*\).*/\2/p' "$work/cases.log" | sort -u >"$work/differ"
+printf '%s\n' "$DIFFERENCES" | sed -n 's/ *|.*//p' | sort -u >"$work/known"
+sed 's/^/  agrees   /' "$work/agree"
+while read -r name; do
+    why=$(printf '%s\n' "$DIFFERENCES" | sed -n "s/^$name *| *//p")
+    echo "  differs  $name${why:+: }$why"
+done <"$work/differ"
+
+unexpected=$(comm -3 "$work/differ" "$work/known")
+if [ -n "$unexpected" ]; then
+    echo "not as recorded in agree.sh:" >&2
+    echo "$unexpected" >&2
+    cp "$work/cases.log" target/agree.log
+    echo "the cases' output is in target/agree.log" >&2
+    exit 1
+fi
+echo "$(wc -l <"$work/agree") cases agree, $(wc -l <"$work/differ") differ as recorded"
