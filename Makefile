@@ -1,5 +1,24 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help
+.PHONY: help run test check fmt build-local agree bench redrive
+
 help: ## Print the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build-local: ## Build the functions and the local cloud for this machine
+	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
+	@cargo build --workspace --bins
+
+run: build-local ## Run the whole system on this machine (PORT=3000, DATA_DIR=.local, ARGS="--fresh --logs seckill")
+	@target/debug/seckill-local $(ARGS)
+
+test: build-local ## Run all tests
+	@cargo nextest run --workspace
+
+check: ## Format, lints and documentation, as CI checks them
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+
+fmt: ## Format the code
+	@cargo fmt --all
