@@ -1,3 +1,91 @@
 //! template.yaml, read as it is: the same file that is deployed describes the local cloud.
+//!
+//! [`read`] makes a [`model::Stack`] of a SAM template: parameters, conditions and intrinsic functions are carried out,
+//! `Globals` are applied, and what SAM adds by itself is added. Whatever it does not know (a resource type, a
+//! property, an intrinsic, a reference to nothing, a value of the wrong kind) is an error with the file and the line,
+//! never skipped. Types that knowingly do nothing on one machine are listed by [`without_effect`] with the reason.
+//!
+//! Values that AWS makes up are the same at every start:
+//! - a resource without a name of its own is `seckill-LogicalId`, an API's id is its logical id in small letters;
+//! - a queue's URL is `http://sqs.us-east-1.localhost/000000000000/NAME`. Its host is never looked up: the SDK for Rust
+//!   sends the URL in the request's body and the request itself to the configured endpoint, so the engine goes by the
+//!   last part of the path;
+//! - a stream's ARN ends with [`STREAM_LABEL`].
 
+mod attributes;
+mod error;
+mod events;
+mod fields;
+mod function;
+mod gateway;
+mod globals;
+mod http_api;
+mod inert;
+mod known;
+mod mappings;
 pub mod model;
+mod policy;
+mod queue;
+mod resolve;
+mod roles;
+mod schedules;
+mod scope;
+mod stack;
+mod table;
+#[cfg(test)]
+mod tests;
+mod websocket;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub use error::TemplateError;
+pub use inert::without_effect;
+use model::Stack;
+
+/// `AWS::StackName` of the local cloud.
+pub const STACK_NAME: &str = "seckill";
+/// `AWS::StackId` of the local cloud.
+pub const STACK_ID: &str =
+    "arn:aws:cloudformation:us-east-1:000000000000:stack/seckill/00000000-0000-4000-8000-000000000000";
+/// The last part of every stream's ARN: in AWS, the time at which the stream was made.
+pub const STREAM_LABEL: &str = "2020-01-01T00:00:00.000";
+
+/// CloudFormation takes no larger template.
+const MOST_BYTES: usize = 1_048_576;
+
+/// Reads the template at `path`, with values for its parameters.
+pub fn read(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| TemplateError::Unreadable { path: path.to_owned(), source })?;
+    read_str(&path.display().to_string(), &text, parameters)
+}
+
+/// Reads a template's text; `name` is the file's name in messages.
+pub fn read_str(name: &str, text: &str, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
+    let read = || {
+        if text.len() > MOST_BYTES {
+            return error::wrong(
+                1,
+                format!("the template has more than {MOST_BYTES} bytes, CloudFormation's limit; split it"),
+            );
+        }
+        let root = yaml::parse(text)?;
+        Ok((stack::read(&root, parameters)?, root))
+    };
+    let (stack, root) = read().map_err(|problem| problem.in_file(name))?;
+    let declared: Vec<&str> = root
+        .get("Parameters")
+        .and_then(yaml::Node::as_map)
+        .map(|entries| entries.iter().map(|entry| entry.key.as_str()).collect())
+        .unwrap_or_default();
+    match parameters.keys().find(|key| !declared.contains(&key.as_str())) {
+        Some(key) => Err(TemplateError::UnknownParameter {
+            file: name.to_owned(),
+            name: key.clone(),
+            hint: error::did_you_mean(key, declared),
+        }),
+        None => Ok(stack),
+    }
+}

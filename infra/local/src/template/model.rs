@@ -189,6 +189,19 @@ pub struct Statement {
     pub resources: Vec<String>,
     /// Conditions: operator, key, values.
     pub conditions: Vec<(String, String, Vec<String>)>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a statement comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// Written in the template, on this line.
+    Written(usize),
+    /// Added by SAM for an event source, a destination or a dead-letter queue, as it does when it deploys.
+    Sam(&'static str),
+    /// One of AWS's own managed policies, by name.
+    Managed(String),
 }
 
 /// Allow or Deny.

@@ -1,1 +1,0 @@
-//! The permission check: may this caller do this to that?
