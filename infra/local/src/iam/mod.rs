@@ -12,13 +12,14 @@ mod requests;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use http::Request;
 use sha2::{Digest, Sha256};
 
 use crate::ACCOUNT;
+use crate::endpoint::{Authorizer, Refused};
 use crate::template::model::{Stack, Statement, WebSocketApi};
 use matching::Decision;
 use requests::Access;
@@ -68,6 +69,18 @@ pub enum Denied {
         /// `x-amz-target`, or the method and path.
         request: String,
     },
+}
+
+impl From<Denied> for Refused {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NotAllowed { caller, action, resource, .. } => Self { caller, action, resource },
+            Denied::UnknownKey { access_key_id } => {
+                Self { caller: access_key_id, action: "sts:GetCallerIdentity".to_owned(), resource: "*".to_owned() }
+            }
+            Denied::UnknownRequest { caller, request } => Self { caller, action: request, resource: "*".to_owned() },
+        }
+    }
 }
 
 /// A permission that a function has used.
@@ -130,6 +143,12 @@ impl Policies {
             return Err(Denied::UnknownRequest { caller: caller.function.clone(), request: described(request) });
         };
         needed.into_iter().try_for_each(|access| self.check(caller, access))
+    }
+
+    /// This check, for [`crate::endpoint::Endpoint`].
+    pub fn authorizer(self: &Arc<Self>) -> Authorizer {
+        let policies = Arc::clone(self);
+        Arc::new(move |access_key_id, request| policies.authorize(access_key_id, request).map_err(Refused::from))
     }
 
     fn check(&self, caller: &Caller, access: Access) -> Result<(), Denied> {

@@ -68,21 +68,28 @@ pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a s
         .unwrap_or_default()
 }
 
-/// Edit distance (insert, delete, replace).
+/// Edit distance: insert, delete, replace, or swap two neighbours.
 fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (pair, b) in row.windows(2).zip(&other) {
-            let &[diagonal, above] = pair else { continue };
-            left = (diagonal + usize::from(a != *b)).min(above + 1).min(left + 1);
-            next.push(left);
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    let at =
+        |rows: &[Vec<usize>], i: usize, j: usize| rows.get(i).and_then(|row| row.get(j)).copied().unwrap_or(usize::MAX);
+    for (i, a) in one.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in other.iter().enumerate() {
+            let replaced = at(&rows, i, j) + usize::from(a != b);
+            let deleted = at(&rows, i, j + 1) + 1;
+            let inserted = row.last().copied().unwrap_or_default() + 1;
+            let mut least = replaced.min(deleted).min(inserted);
+            let before = |chars: &[char], at: usize| at.checked_sub(1).and_then(|at| chars.get(at).copied());
+            if before(&one, i) == Some(*b) && before(&other, j) == Some(*a) {
+                least = least.min(at(&rows, i - 1, j - 1) + 1);
+            }
+            row.push(least);
         }
-        row = next;
+        rows.push(row);
     }
-    row.last().copied().unwrap_or_default()
+    at(&rows, one.len(), other.len())
 }
 
 #[cfg(test)]
@@ -93,6 +100,7 @@ mod tests {
     fn a_slip_finds_its_name_and_a_stranger_does_not() {
         let known = ["TableName", "KeySchema", "BillingMode"];
         assert_eq!(did_you_mean("TabelName", known), ", did you mean TableName?");
+        assert_eq!(did_you_mean("GTE", ["PUT", "GET"]), ", did you mean GET?");
         assert_eq!(did_you_mean("keyschema", known), ", did you mean KeySchema?");
         assert_eq!(did_you_mean("Encryption", known), "");
     }

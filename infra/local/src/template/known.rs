@@ -42,6 +42,7 @@ impl Known {
             .collect::<Read<_>>()?;
         let known = Self { queues, tables, functions, roles: Roles::read(scope)?, queue_arns };
         known.check_names(scope)?;
+        table::check(scope, &known.tables)?;
         Ok(known)
     }
 

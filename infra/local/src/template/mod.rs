@@ -13,6 +13,8 @@
 //! - a stream's ARN ends with [`STREAM_LABEL`].
 
 mod attributes;
+#[cfg(test)]
+mod broken;
 mod error;
 mod events;
 mod fields;

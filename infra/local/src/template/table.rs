@@ -65,7 +65,6 @@ pub(super) fn read(scope: &Scope, resource: &Resource) -> Read<Table> {
         recovery.flag("PointInTimeRecoveryEnabled")?;
     }
     let create = create_request(&name, &fields)?;
-    check_request(&create, resource.line)?;
     Ok(Table {
         logical_id: resource.id.clone(),
         arn: attributes::table_arn(&name),
@@ -118,17 +117,31 @@ fn create_request(name: &str, fields: &Fields) -> Read<Json> {
     Ok(Json::Object(create))
 }
 
-/// The engine's own check of a request is as strict as the service's: keys without definitions, definitions without
-/// keys, throughput that does not go with the billing mode, and so on.
-fn check_request(create: &Json, line: usize) -> Read<()> {
-    match serde_json::from_value::<dynoxide::actions::create_table::CreateTableRequest>(create.clone()) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let said = error.to_string();
-            let said = said.trim_start_matches("VALIDATION:").trim_end_matches('.');
-            wrong(line, format!("DynamoDB would refuse this table: {said}; correct its properties"))
+/// Makes every table once in a database that is thrown away: the engine is as strict as the service about keys without
+/// definitions, definitions without keys, throughput that does not go with the billing mode, and so on.
+pub(super) fn check(scope: &Scope, tables: &[Table]) -> Read<()> {
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let line = |table: &Table| scope.find(&table.logical_id).map_or(1, |resource| resource.line);
+    let refused = |table: &Table, said: &str| {
+        let said = said.trim_start_matches("VALIDATION:").trim_end_matches('.');
+        wrong(line(table), format!("DynamoDB would refuse this table: {said}; correct its properties"))
+    };
+    let scratch = match dynoxide::Database::memory() {
+        Ok(database) => database,
+        Err(error) => return wrong(1, format!("the tables cannot be checked ({error}); free some memory")),
+    };
+    for table in tables {
+        match serde_json::from_value(table.create.clone()) {
+            Ok(request) => match scratch.create_table(request) {
+                Ok(_) => {}
+                Err(error) => return refused(table, &error.to_string()),
+            },
+            Err(error) => return refused(table, &error.to_string()),
         }
     }
+    Ok(())
 }
 
 fn ttl(fields: &Fields) -> Read<Option<String>> {

@@ -36,6 +36,12 @@ fn the_projects_own_template_reads() {
     assert!(matches!(consumer.sources.as_slice(), [EventSource::Queue(source)] if source.partial_responses));
 }
 
+#[tokio::test]
+async fn the_engines_make_what_is_declared() {
+    let cloud = crate::engine::Cloud::in_memory(crate::clock::Clock::driven(0)).expect("engines");
+    cloud.provision(&fixture(&[("Stage", "prod")])).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
 #[test]
 fn functions_get_globals_names_and_environment() {
     let stack = fixture(&[]);
@@ -138,7 +144,7 @@ fn statements_are_the_written_ones_and_those_that_sam_adds() {
     let stack = fixture(&[]);
     let buy = function(&stack, "Buy");
     let written = buy.statements.iter().filter(|statement| matches!(statement.origin, Origin::Written(_))).count();
-    assert_eq!(written, 4, "three of its own and one of the managed policy");
+    assert_eq!(written, 5, "four of its own and one of the managed policy");
     let deny = buy.statements.iter().find(|statement| statement.effect == Effect::Deny).expect("a Deny");
     assert_eq!(deny.resources, ["arn:aws:dynamodb:us-east-1:000000000000:table/seckill-Orders/index/secret"]);
 
