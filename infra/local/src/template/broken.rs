@@ -155,6 +155,26 @@ fn references_and_intrinsics() {
         let error = with(value);
         assert!(error.starts_with(&format!("template.yaml:6: {expected}")), "{value}: {error}");
     }
+    let not_taken = "Conditions: {Never: !Equals [a, b]}
+Resources:
+  A:
+    Type: AWS::SQS::Queue
+    Condition: Never
+    Properties:
+      QueueName: !Ref B
+  C:
+    Type: AWS::SQS::Queue
+    Properties:
+      QueueName: !If [Never, !Sub '${A}-${!x}-${y}', c]
+";
+    assert_eq!(
+        error_in(not_taken),
+        "template.yaml:7: there is no parameter or resource B; correct the name or declare it"
+    );
+    assert_eq!(
+        error_in(&not_taken.replace("!Ref B", "b")),
+        "template.yaml:11: there is no parameter or resource y; correct the name or declare it"
+    );
     let left_out = "Conditions: {Never: !Equals [a, b]}
 Resources:
   A: {Type: AWS::SQS::Queue, Condition: Never}
@@ -164,7 +184,7 @@ Outputs:
     assert_eq!(error_in(left_out), "template.yaml:5: A is left out by its condition Never; put Fn::If around this");
     assert_eq!(
         error_of("  Q: {Type: AWS::SQS::Queue}\n  T:\n    Type: AWS::SNS::Topic\n    DependsOn: P\n"),
-        "template.yaml:6: there is no resource P, did you mean Q?; correct DependsOn"
+        "template.yaml:6: there is no resource P; correct DependsOn"
     );
 }
 

@@ -58,11 +58,12 @@ impl Problem {
 /// `, did you mean X?` for the known name that `name` most likely was meant to be, or nothing.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     // A third of the letters wrong is no longer a slip of the finger.
-    let most = (name.chars().count() / 3).max(1);
+    let letters = name.chars().count();
+    let most = (letters / 3).max(1);
     known
         .into_iter()
         .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
-        .filter(|(far, _)| *far <= most)
+        .filter(|(far, _)| *far <= most && *far < letters)
         .min_by_key(|(far, _)| *far)
         .map(|(_, candidate)| format!(", did you mean {candidate}?"))
         .unwrap_or_default()

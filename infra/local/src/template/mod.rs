@@ -28,6 +28,7 @@ mod mappings;
 pub mod model;
 mod policy;
 mod queue;
+mod references;
 mod resolve;
 mod roles;
 mod schedules;

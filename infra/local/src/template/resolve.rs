@@ -26,7 +26,7 @@ const KNOWN: &[&str] = &[
 ];
 
 /// The intrinsic function that a node is, with its argument.
-fn intrinsic(node: &Node) -> Option<(String, Node)> {
+pub(super) fn intrinsic(node: &Node) -> Option<(String, Node)> {
     if let Some(tag) = &node.tag {
         let name = if tag == "Ref" || tag == "Condition" { tag.clone() } else { format!("Fn::{tag}") };
         return Some((name, node.without_tag()));

@@ -13,7 +13,7 @@ use super::mappings;
 use super::model::{EventSource, Function, Stack};
 use super::scope::Scope;
 use super::yaml::Node;
-use super::{http_api, inert, schedules, websocket};
+use super::{http_api, inert, references, schedules, websocket};
 use crate::{ACCOUNT, REGION, iam};
 
 const TEMPLATE: Shape =
@@ -51,6 +51,7 @@ pub(super) fn read(root: &Node, parameters: &BTreeMap<String, String>) -> Read<S
     let scope = Scope::read(root, parameters)?;
     globals::check_transform(root, &scope)?;
     check_types(&scope)?;
+    references::check(&scope, root)?;
     let known = Known::read(&scope)?;
     let (mut functions, events) = functions(&scope, &known)?;
     attach(&scope, &known, &mut functions)?;
