@@ -1,0 +1,114 @@
+//! What a flow's refusal is to a client: one total match for each flow.
+
+use flows::purchase::Refusal;
+use flows::set_up::SetUpError;
+
+use crate::problem::{Code, Problem};
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::UnknownSale => Problem::unknown_sale(),
+            Refusal::UnknownItem => Problem::unknown_item(),
+            Refusal::NotStarted => Problem::new(Code::NotStarted, "the sale has not started yet"),
+            Refusal::Ended => Problem::new(Code::Ended, "the sale is over"),
+            Refusal::Paused => Problem::new(Code::Paused, "the sale is paused for now"),
+            Refusal::LimitExceeded { limit } => Problem {
+                limit: Some(limit),
+                ..Problem::new(Code::LimitExceeded, format!("one buyer may have {limit} of this item at the most"))
+            },
+            Refusal::SoldOut { available: 0 } => Problem::new(Code::SoldOut, "nothing is left for now"),
+            Refusal::SoldOut { available } => Problem {
+                available: Some(available),
+                ..Problem::new(Code::SoldOut, format!("not that many are left: {available} could still be had"))
+            },
+            Refusal::Duplicate(order) => Problem {
+                order_id: Some(order),
+                ..Problem::new(Code::DuplicateOrder, "you have an order of this item already")
+            },
+            Refusal::Mismatch => Problem::new(
+                Code::IdempotencyMismatch,
+                "this Idempotency-Key was used for another request: use a new key for a new request",
+            ),
+            Refusal::RateLimited { retry_after_ms } => Problem {
+                retry_after_s: Some(whole_seconds(retry_after_ms)),
+                ..Problem::new(Code::RateLimited, "too many requests: wait a moment before the next one")
+            },
+            Refusal::Busy => Problem::new(Code::Unavailable, "too many buyers at once: try again in a moment"),
+            Refusal::Unavailable(error) => Problem::from(error),
+        }
+    }
+}
+
+impl From<SetUpError> for Problem {
+    fn from(error: SetUpError) -> Self {
+        match error {
+            SetUpError::UnknownSale => Problem::unknown_sale(),
+            SetUpError::UnknownItem => Problem::unknown_item(),
+            SetUpError::Invalid(errors) => Problem::fields(errors),
+            SetUpError::WrongState(why) => Problem::new(Code::WrongState, why),
+            SetUpError::Changed => {
+                Problem::new(Code::WrongState, "somebody else changed the sale at the same moment: try again")
+            }
+            SetUpError::Unavailable(error) => Problem::from(error),
+        }
+    }
+}
+
+/// Seconds not shorter than so many milliseconds: `Retry-After` knows no fractions. At least one.
+fn whole_seconds(ms: i64) -> u32 {
+    u32::try_from(ms.saturating_add(999).max(1_000) / 1_000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::Timestamp;
+    use domain::ids::{Buyer, BuyerKey, OrderId};
+    use domain::sale::FieldError;
+    use store::StoreError;
+
+    #[test]
+    fn each_refusal_has_its_code() {
+        let order = OrderId::new(Timestamp::UNIX_EPOCH, &BuyerKey::of(&Buyer::parse("a").unwrap(), ""), 1);
+        let cases = [
+            (Refusal::UnknownSale, Code::UnknownSale),
+            (Refusal::UnknownItem, Code::UnknownItem),
+            (Refusal::NotStarted, Code::NotStarted),
+            (Refusal::Ended, Code::Ended),
+            (Refusal::Paused, Code::Paused),
+            (Refusal::LimitExceeded { limit: 2 }, Code::LimitExceeded),
+            (Refusal::SoldOut { available: 0 }, Code::SoldOut),
+            (Refusal::Duplicate(order.clone()), Code::DuplicateOrder),
+            (Refusal::Mismatch, Code::IdempotencyMismatch),
+            (Refusal::RateLimited { retry_after_ms: 1 }, Code::RateLimited),
+            (Refusal::Busy, Code::Unavailable),
+            (Refusal::Unavailable(StoreError::Throttled { operation: "x" }), Code::Unavailable),
+        ];
+        for (refusal, code) in cases {
+            let said = refusal.to_string();
+            assert_eq!(Problem::from(refusal).code, code, "{said}");
+        }
+        assert_eq!(Problem::from(Refusal::Duplicate(order.clone())).order_id, Some(order));
+        assert_eq!(Problem::from(Refusal::SoldOut { available: 0 }).available, None);
+        assert_eq!(Problem::from(Refusal::SoldOut { available: 3 }).available, Some(3));
+    }
+
+    #[test]
+    fn a_client_is_never_told_to_come_back_too_early() {
+        for (ms, seconds) in [(-5, 1), (1, 1), (1_000, 1), (1_001, 2), (60_000, 60)] {
+            let problem = Problem::from(Refusal::RateLimited { retry_after_ms: ms });
+            assert_eq!(problem.retry_after_s, Some(seconds), "{ms} ms");
+        }
+        assert_eq!(Problem::from(Refusal::Busy).retry_after_s, Some(1));
+    }
+
+    #[test]
+    fn a_set_up_that_is_not_valid_names_its_fields() {
+        let errors = vec![FieldError { field: "items[0].price".into(), why: "must be 1 or more".into() }];
+        let problem = Problem::from(SetUpError::Invalid(errors.clone()));
+        assert_eq!((problem.code, problem.errors), (Code::Invalid, errors));
+        assert_eq!(Problem::from(SetUpError::WrongState("pause it first")).detail, "pause it first");
+        assert_eq!(Problem::from(SetUpError::Changed).code, Code::WrongState);
+    }
+}

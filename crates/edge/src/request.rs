@@ -1,0 +1,141 @@
+//! Who asks, for what path, under which key and trace.
+
+use domain::ids::{Buyer, IdempotencyKey};
+use lambda_http::http::Method;
+use lambda_http::request::RequestContext;
+use lambda_http::{Request, RequestExt};
+
+use crate::problem::{Code, Problem};
+
+/// The scope that an operator's token must have.
+pub const ADMIN_SCOPE: &str = "seckill/admin";
+
+/// The longest trace that is passed on: X-Ray's roots have 35 characters.
+const MAX_TRACE: usize = 64;
+
+/// The buyer: who the verified token says, never who the request says.
+pub fn buyer(request: &Request) -> Result<Buyer, Problem> {
+    let unauthenticated = || Problem::new(Code::Unauthenticated, "a verified token with a subject is needed");
+    let sub = claim(request, "sub").ok_or_else(unauthenticated)?;
+    Buyer::parse(sub).map_err(|_| unauthenticated())
+}
+
+/// Lets operators through. The gateway has checked the scope already: this holds should a route be set up without it.
+pub fn require_operator(request: &Request) -> Result<(), Problem> {
+    buyer(request)?;
+    // The gateway takes a token's scopes from either claim.
+    let has_scope = ["scope", "scp"]
+        .iter()
+        .filter_map(|name| claim(request, name))
+        .flat_map(str::split_whitespace)
+        .any(|scope| scope == ADMIN_SCOPE);
+    if has_scope {
+        Ok(())
+    } else {
+        Err(Problem::new(Code::Forbidden, "a token with the scope seckill/admin is needed"))
+    }
+}
+
+fn claim<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    let Some(RequestContext::ApiGatewayV2(context)) = request.request_context_ref() else { return None };
+    context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(name).map(String::as_str)
+}
+
+/// The client's own name for this try, if it gave one.
+pub fn idempotency_key(request: &Request) -> Result<Option<IdempotencyKey>, Problem> {
+    const NAME: &str = "Idempotency-Key";
+    const WHY: &str = "must be 1 to 64 visible ASCII characters";
+    let Some(value) = request.headers().get(NAME) else { return Ok(None) };
+    let key = value.to_str().ok().and_then(|text| IdempotencyKey::parse(text).ok());
+    key.map(Some).ok_or_else(|| Problem::invalid(NAME, WHY))
+}
+
+/// The root of the request's trace. Anything that does not look like one is left out of the logs.
+pub fn trace(request: &Request) -> Option<String> {
+    let header = request.headers().get("x-amzn-trace-id")?.to_str().ok()?;
+    let root = header.split(';').find_map(|part| part.trim().strip_prefix("Root="))?;
+    let fine = (1..=MAX_TRACE).contains(&root.len()) && root.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    fine.then(|| root.to_owned())
+}
+
+/// The method, and the path in its parts.
+pub fn route(request: &Request) -> (&Method, Vec<&str>) {
+    let path = match request.raw_http_path() {
+        "" => request.uri().path(),
+        path => path,
+    };
+    (request.method(), path.trim_matches('/').split('/').collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn request(headers: Value, claims: Option<Value>) -> Request {
+        let authorizer = claims.map(|claims| json!({"jwt": {"claims": claims, "scopes": null}}));
+        let event = json!({
+            "version": "2.0",
+            "routeKey": "POST /orders/{orderId}/cancel",
+            "rawPath": "/orders/1/cancel",
+            "rawQueryString": "",
+            "headers": headers,
+            "requestContext": {
+                "accountId": "123456789012", "apiId": "api", "stage": "$default", "requestId": "r",
+                "authorizer": authorizer,
+                "http": {"method": "POST", "path": "/orders/1/cancel", "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1"},
+            },
+            "isBase64Encoded": false,
+        });
+        lambda_http::request::from_str(&event.to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_buyer_is_the_tokens_subject() {
+        assert_eq!(buyer(&request(json!({}), Some(json!({"sub": "ann"})))).unwrap().as_str(), "ann");
+        for nobody in [None, Some(json!({})), Some(json!({"sub": ""})), Some(json!({"sub": "a\u{0}b"}))] {
+            let problem = buyer(&request(json!({"x-sub": "ann"}), nobody)).unwrap_err();
+            assert_eq!(problem.code, Code::Unauthenticated);
+        }
+    }
+
+    #[test]
+    fn an_operator_has_the_scope() {
+        let code = |claims: Value| require_operator(&request(json!({}), Some(claims))).map_err(|problem| problem.code);
+        assert_eq!(code(json!({"sub": "op", "scope": "openid seckill/admin"})), Ok(()));
+        assert_eq!(code(json!({"sub": "op", "scp": "seckill/admin"})), Ok(()));
+        assert_eq!(code(json!({"sub": "op"})), Err(Code::Forbidden));
+        assert_eq!(code(json!({"sub": "op", "scope": "seckill/administrator xseckill/admin"})), Err(Code::Forbidden));
+        assert_eq!(code(json!({"scope": "seckill/admin"})), Err(Code::Unauthenticated));
+    }
+
+    #[test]
+    fn a_key_is_checked() {
+        let key = |headers| idempotency_key(&request(headers, None));
+        assert_eq!(key(json!({})).unwrap(), None);
+        assert_eq!(key(json!({"idempotency-key": "k-1"})).unwrap().unwrap().as_str(), "k-1");
+        for bad in [String::new(), "two words".to_owned(), "x".repeat(65), "é".to_owned()] {
+            let problem = key(json!({"idempotency-key": bad})).unwrap_err();
+            assert_eq!((problem.code, problem.errors[0].field.as_str()), (Code::Invalid, "Idempotency-Key"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_root_of_the_trace_is_passed_on() {
+        let of = |header: &str| trace(&request(json!({"x-amzn-trace-id": header}), None));
+        let root = "1-5759e988-bd862e3fe1be46a994272793";
+        assert_eq!(of(&format!("Root={root}")).as_deref(), Some(root));
+        assert_eq!(of(&format!("Self=1-2-3;Root={root};Sampled=1")).as_deref(), Some(root));
+        assert_eq!(of("Root=\"},\"admin\":true"), None);
+        assert_eq!(of(&format!("Root={}", "1".repeat(65))), None);
+        assert_eq!(trace(&request(json!({}), None)), None);
+    }
+
+    #[test]
+    fn a_path_is_its_parts() {
+        let request = request(json!({}), None);
+        assert_eq!(route(&request), (&Method::POST, vec!["orders", "1", "cancel"]));
+        let plain = lambda_http::http::Request::get("http://shop/sales/").body(lambda_http::Body::Empty).unwrap();
+        assert_eq!(route(&plain), (&Method::GET, vec!["sales"]));
+    }
+}

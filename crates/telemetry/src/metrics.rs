@@ -1,0 +1,343 @@
+//! Metrics in CloudWatch's embedded metric format: a line of log that CloudWatch turns into metrics, without a call.
+//!
+//! A line names its metrics and their dimensions under `_aws`, and carries their values and any other fields beside it.
+//! One line has one value for each name, so several values of one dimension are several lines; everything without a
+//! dimension goes with the first.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// The namespace of every metric.
+pub const NAMESPACE: &str = "Seckill";
+
+/// CloudWatch takes at most so many values of a metric in one line.
+const VALUES_PER_LINE: usize = 100;
+
+/// Everything that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Presses.
+    PurchaseRequests,
+    /// Presses answered with an order id.
+    PurchaseAccepted,
+    /// Presses refused, by code.
+    PurchaseRefused,
+    /// Accepted presses whose message could not be sent at once: reconcile sends it.
+    PurchaseUnsent,
+    /// How long a hold took, over all buckets tried.
+    StockDecrementTime,
+    /// Orders made.
+    OrdersPlaced,
+    /// From the press to the order.
+    OrderLag,
+    /// Purchases that could not become an order, by reason.
+    OrdersFailed,
+    /// Orders closed, by reason.
+    OrdersClosed,
+    /// Orders closed at their payment deadline.
+    Timeouts,
+    /// Messages that cannot be handled, kept for a person.
+    DeadLetters,
+    /// Units too few or too many. Must be 0.
+    Drift,
+    /// What reconcile put right, by kind.
+    ReconcileRepairs,
+    /// Steps of reconcile that did not work.
+    ReconcileErrors,
+}
+
+impl Metric {
+    /// Its name in CloudWatch.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PurchaseRequests => "PurchaseRequests",
+            Self::PurchaseAccepted => "PurchaseAccepted",
+            Self::PurchaseRefused => "PurchaseRefused",
+            Self::PurchaseUnsent => "PurchaseUnsent",
+            Self::StockDecrementTime => "StockDecrementTime",
+            Self::OrdersPlaced => "OrdersPlaced",
+            Self::OrderLag => "OrderLag",
+            Self::OrdersFailed => "OrdersFailed",
+            Self::OrdersClosed => "OrdersClosed",
+            Self::Timeouts => "Timeouts",
+            Self::DeadLetters => "DeadLetters",
+            Self::Drift => "Drift",
+            Self::ReconcileRepairs => "ReconcileRepairs",
+            Self::ReconcileErrors => "ReconcileErrors",
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::StockDecrementTime | Self::OrderLag => "Milliseconds",
+            Self::PurchaseRequests
+            | Self::PurchaseAccepted
+            | Self::PurchaseRefused
+            | Self::PurchaseUnsent
+            | Self::OrdersPlaced
+            | Self::OrdersFailed
+            | Self::OrdersClosed
+            | Self::Timeouts
+            | Self::DeadLetters
+            | Self::Drift
+            | Self::ReconcileRepairs
+            | Self::ReconcileErrors => "Count",
+        }
+    }
+
+    /// What it is told apart by. Such a metric is there in total as well.
+    pub fn dimension(self) -> Option<&'static str> {
+        match self {
+            Self::PurchaseRefused => Some("Code"),
+            Self::OrdersFailed | Self::OrdersClosed => Some("Reason"),
+            Self::ReconcileRepairs => Some("Kind"),
+            Self::PurchaseRequests
+            | Self::PurchaseAccepted
+            | Self::PurchaseUnsent
+            | Self::StockDecrementTime
+            | Self::OrdersPlaced
+            | Self::OrderLag
+            | Self::Timeouts
+            | Self::DeadLetters
+            | Self::Drift
+            | Self::ReconcileErrors => None,
+        }
+    }
+}
+
+/// Where lines go.
+#[derive(Clone)]
+pub struct Sink(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Sink {
+    /// To stdout, whole lines.
+    pub fn stdout() -> Self {
+        Self::to(|line| {
+            let mut whole = String::with_capacity(line.len() + 1);
+            whole.push_str(line);
+            whole.push('\n');
+            // A line that cannot be written has nowhere else to go.
+            let _ = std::io::stdout().lock().write_all(whole.as_bytes());
+        })
+    }
+
+    /// To a function that takes each line.
+    pub fn to(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sink")
+    }
+}
+
+/// What one invocation measured.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    at: Timestamp,
+    entries: Vec<Entry>,
+    fields: Map<String, Value>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    metric: Metric,
+    /// The value of the metric's dimension; empty without one.
+    of: &'static str,
+    measured: Measured,
+}
+
+#[derive(Clone, Debug)]
+enum Measured {
+    Count(u64),
+    Milliseconds(Vec<f64>),
+}
+
+impl Metrics {
+    /// Nothing measured yet, at this moment.
+    pub fn at(now: Timestamp) -> Self {
+        Self { at: now, entries: Vec::new(), fields: Map::new() }
+    }
+
+    /// Counts one.
+    pub fn count(&mut self, metric: Metric) {
+        self.add(metric, "", 1);
+    }
+
+    /// Counts one of a kind: of a code, a reason.
+    pub fn count_of(&mut self, metric: Metric, of: &'static str) {
+        self.add(metric, of, 1);
+    }
+
+    /// Counts many, also none. `of` is empty for a metric without a dimension.
+    pub fn add(&mut self, metric: Metric, of: &'static str, count: u64) {
+        let of = metric.dimension().map_or("", |_| of);
+        for entry in &mut self.entries {
+            if let Measured::Count(sum) = &mut entry.measured
+                && (entry.metric, entry.of) == (metric, of)
+            {
+                *sum = sum.saturating_add(count);
+                return;
+            }
+        }
+        self.entries.push(Entry { metric, of, measured: Measured::Count(count) });
+    }
+
+    /// Notes how long something took.
+    pub fn time(&mut self, metric: Metric, took: Duration) {
+        // Microseconds are enough, and keep the line short.
+        let ms = (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
+        for entry in &mut self.entries {
+            if let Measured::Milliseconds(times) = &mut entry.measured
+                && entry.metric == metric
+                && times.len() < VALUES_PER_LINE
+            {
+                times.push(ms);
+                return;
+            }
+        }
+        self.entries.push(Entry { metric, of: "", measured: Measured::Milliseconds(vec![ms]) });
+    }
+
+    /// Adds a field of the log's vocabulary to the first line, to find the line by.
+    pub fn note(&mut self, field: &str, value: impl ToString) {
+        self.fields.insert(field.to_owned(), Value::String(value.to_string()));
+    }
+
+    /// Writes what was measured; nothing if nothing was.
+    pub fn flush(&self, sink: &Sink) {
+        for line in self.lines() {
+            (sink.0)(&line);
+        }
+    }
+
+    /// The lines of what was measured.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<Vec<&Entry>> = Vec::new();
+        for entry in &self.entries {
+            match lines.iter_mut().find(|line| line.iter().all(|other| fits_with(entry, other))) {
+                Some(line) => line.push(entry),
+                None => lines.push(vec![entry]),
+            }
+        }
+        let nothing = Map::new();
+        let fields = std::iter::once(&self.fields).chain(std::iter::repeat(&nothing));
+        lines.iter().zip(fields).map(|(entries, fields)| self.line(entries, fields)).collect()
+    }
+
+    fn line(&self, entries: &[&Entry], fields: &Map<String, Value>) -> String {
+        let mut line = fields.clone();
+        let mut directives: Vec<(Option<&'static str>, Vec<Value>)> = Vec::new();
+        for Entry { metric, of, measured } in entries {
+            let definition = json!({"Name": metric.name(), "Unit": metric.unit()});
+            match directives.iter_mut().find(|(dimension, _)| *dimension == metric.dimension()) {
+                Some((_, definitions)) => definitions.push(definition),
+                None => directives.push((metric.dimension(), vec![definition])),
+            }
+            if let Some(dimension) = metric.dimension() {
+                line.insert(dimension.to_owned(), Value::from(*of));
+            }
+            let value = match measured {
+                Measured::Count(count) => Value::from(*count),
+                Measured::Milliseconds(times) => match times.as_slice() {
+                    [time] => Value::from(*time),
+                    times => Value::from(times),
+                },
+            };
+            line.insert(metric.name().to_owned(), value);
+        }
+        let directive = |(dimension, definitions): (Option<&str>, Vec<Value>)| {
+            let dimensions = match dimension {
+                None => json!([[]]),
+                Some(dimension) => json!([[], [dimension]]),
+            };
+            json!({"Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": definitions})
+        };
+        let directives: Vec<Value> = directives.into_iter().map(directive).collect();
+        line.insert("_aws".to_owned(), json!({"Timestamp": self.at.as_millisecond(), "CloudWatchMetrics": directives}));
+        Value::Object(line).to_string()
+    }
+}
+
+/// Whether two entries can be in one line: it has one value for a metric, and one for a dimension.
+fn fits_with(one: &Entry, other: &Entry) -> bool {
+    let same_dimension = one.metric.dimension().is_some() && one.metric.dimension() == other.metric.dimension();
+    one.metric != other.metric && (!same_dimension || one.of == other.of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(metrics: &Metrics) -> Vec<Value> {
+        metrics.lines().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_refusal_is_one_short_line() {
+        let mut metrics = Metrics::at(Timestamp::from_millisecond(1_762_819_200_000).unwrap());
+        metrics.count(Metric::PurchaseRequests);
+        metrics.count_of(Metric::PurchaseRefused, "SOLD_OUT");
+        let lines = parsed(&metrics);
+        assert_eq!(
+            lines,
+            [json!({
+                "_aws": {
+                    "Timestamp": 1_762_819_200_000_i64,
+                    "CloudWatchMetrics": [
+                        {"Namespace": "Seckill", "Dimensions": [[]],
+                         "Metrics": [{"Name": "PurchaseRequests", "Unit": "Count"}]},
+                        {"Namespace": "Seckill", "Dimensions": [[], ["Code"]],
+                         "Metrics": [{"Name": "PurchaseRefused", "Unit": "Count"}]},
+                    ],
+                },
+                "PurchaseRequests": 1,
+                "PurchaseRefused": 1,
+                "Code": "SOLD_OUT",
+            })]
+        );
+        assert!(metrics.lines().iter().all(|line| line.len() < 350 && !line.contains('\n')));
+    }
+
+    #[test]
+    fn each_value_of_a_dimension_has_its_line() {
+        let mut metrics = Metrics::at(Timestamp::UNIX_EPOCH);
+        metrics.note("order_id", "0123");
+        metrics.add(Metric::Drift, "", 0);
+        metrics.add(Metric::ReconcileRepairs, "CLOSED", 2);
+        metrics.add(Metric::ReconcileRepairs, "RELEASED", 1);
+        metrics.add(Metric::ReconcileRepairs, "CLOSED", 3);
+        let lines = parsed(&metrics);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0]["Drift"], 0, "no drift is told as well");
+        assert_eq!((&lines[0]["Kind"], &lines[0]["ReconcileRepairs"]), (&json!("CLOSED"), &json!(5)));
+        assert_eq!((&lines[1]["Kind"], &lines[1]["ReconcileRepairs"]), (&json!("RELEASED"), &json!(1)));
+        assert_eq!((&lines[0]["order_id"], &lines[1]["order_id"]), (&json!("0123"), &Value::Null));
+    }
+
+    #[test]
+    fn times_go_together_up_to_what_cloudwatch_takes() {
+        let mut metrics = Metrics::at(Timestamp::UNIX_EPOCH);
+        for _ in 0..101 {
+            metrics.time(Metric::OrderLag, Duration::from_micros(1_234_567));
+        }
+        let lines = parsed(&metrics);
+        assert_eq!(lines[0]["OrderLag"].as_array().map(Vec::len), Some(100));
+        assert_eq!(lines[1]["OrderLag"], json!(1234.567));
+        assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Metrics"][0]["Unit"], "Milliseconds");
+    }
+
+    #[test]
+    fn nothing_measured_writes_nothing() {
+        let metrics = Metrics::at(Timestamp::UNIX_EPOCH);
+        assert!(metrics.lines().is_empty());
+        metrics.flush(&Sink::to(|line| panic!("{line}")));
+    }
+}
