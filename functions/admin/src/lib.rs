@@ -1,1 +1,138 @@
-//! admin.
+//! The operator's requests: a sale is set up, laid out, paused, restocked, closed and audited.
+//!
+//! Every route needs a token with the scope `seckill/admin`; the gateway asks for it, and so does this function.
+
+mod form;
+mod view;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use domain::Timestamp;
+use domain::ids::{ItemId, Offer, SaleId};
+use domain::sale::SaleChange;
+use edge::{Body, Problem, Request, Response, body, request, response};
+use flows::{audit, set_up, stock};
+use lambda_http::http::{Method, StatusCode};
+use serde::Deserialize;
+use store::Store;
+
+use crate::form::SaleBody;
+use crate::view::{AuditView, ItemView, SaleView};
+
+/// How long stock is laid out in one request: API Gateway waits 30 seconds. What is left is laid out by preheating again,
+/// or by reconcile.
+const LAY_OUT_FOR: Duration = Duration::from_secs(20);
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+/// Random bits.
+pub type Random = Arc<dyn Fn() -> u32 + Send + Sync>;
+
+/// What a running function needs.
+pub struct App {
+    /// The store.
+    pub store: Store,
+    /// What time it is.
+    pub clock: Clock,
+    /// Random bits for sale ids.
+    pub random: Random,
+}
+
+impl App {
+    /// A function that has just started.
+    pub fn new(store: Store, clock: Clock, random: Random) -> Self {
+        Self { store, clock, random }
+    }
+}
+
+/// What an operator sends to add units.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RestockBody {
+    quantity: NonZeroU32,
+}
+
+/// Answers an operator's request.
+pub async fn handle(app: &App, request: Request) -> Response<Body> {
+    match answer(app, &request).await {
+        Ok(response) => response,
+        Err(problem) => problem.respond(request::trace(&request).as_deref()),
+    }
+}
+
+async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
+    request::require_operator(request)?;
+    let (method, path) = request::route(request);
+    match (method, path.as_slice()) {
+        (&Method::POST, ["admin", "sales"]) => create(app, request).await,
+        (&Method::GET, ["admin", "sales", sale]) => read(app, &sale_id(sale)?).await,
+        (&Method::PUT, ["admin", "sales", sale]) => edit(app, &sale_id(sale)?, request).await,
+        (&Method::POST, ["admin", "sales", sale, "preheat"]) => preheat(app, &sale_id(sale)?).await,
+        (&Method::POST, ["admin", "sales", sale, "pause"]) => change(app, &sale_id(sale)?, SaleChange::Pause).await,
+        (&Method::POST, ["admin", "sales", sale, "resume"]) => change(app, &sale_id(sale)?, SaleChange::Resume).await,
+        (&Method::POST, ["admin", "sales", sale, "close"]) => change(app, &sale_id(sale)?, SaleChange::Close).await,
+        (&Method::POST, ["admin", "sales", sale, "items", item, "restock"]) => {
+            let item = ItemId::parse(*item).map_err(|_| Problem::unknown_item())?;
+            restock(app, &Offer { sale: sale_id(sale)?, item }, request).await
+        }
+        (&Method::GET, ["admin", "sales", sale, "audit"]) => audit(app, &sale_id(sale)?).await,
+        _ => Err(Problem::not_found()),
+    }
+}
+
+/// A name that no sale can have is a sale that there is not.
+fn sale_id(text: &str) -> Result<SaleId, Problem> {
+    SaleId::parse(text).map_err(|_| Problem::unknown_sale())
+}
+
+async fn create(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
+    let form: SaleBody = body::parse(request, body::LARGE)?;
+    let now = (app.clock)();
+    let id = form::new_sale_id(now, (app.random)())?;
+    let created = set_up::create(&app.store, id, form.into(), now).await?;
+    tracing::info!(sale_id = %created.sale.id, "a sale was created");
+    Ok(response::json(StatusCode::CREATED, &SaleView::of(&created, now)))
+}
+
+async fn read(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
+    let found = app.store.sale(id).await?.ok_or_else(Problem::unknown_sale)?;
+    Ok(response::json(StatusCode::OK, &SaleView::of(&found, (app.clock)())))
+}
+
+async fn edit(app: &App, id: &SaleId, request: &Request) -> Result<Response<Body>, Problem> {
+    let form: SaleBody = body::parse(request, body::LARGE)?;
+    let now = (app.clock)();
+    let edited = set_up::edit(&app.store, id, form.into(), now).await?;
+    tracing::info!(sale_id = %id, version = edited.sale.version, "a sale was edited");
+    Ok(response::json(StatusCode::OK, &SaleView::of(&edited, now)))
+}
+
+async fn preheat(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
+    let now = (app.clock)();
+    let preheated = stock::preheat(&app.store, id, now, Instant::now() + LAY_OUT_FOR).await?;
+    tracing::info!(sale_id = %id, "a sale was preheated");
+    Ok(response::json(StatusCode::OK, &SaleView::of(&preheated, now)))
+}
+
+async fn change(app: &App, id: &SaleId, change: SaleChange) -> Result<Response<Body>, Problem> {
+    let now = (app.clock)();
+    let changed = set_up::change(&app.store, id, change, now).await?;
+    tracing::info!(sale_id = %id, ?change, "a sale was changed");
+    Ok(response::json(StatusCode::OK, &SaleView::of(&changed, now)))
+}
+
+async fn restock(app: &App, offer: &Offer, request: &Request) -> Result<Response<Body>, Problem> {
+    let key = request::idempotency_key(request)?;
+    let RestockBody { quantity } = body::parse(request, body::SMALL)?;
+    let until = Instant::now() + LAY_OUT_FOR;
+    let item = stock::restock(&app.store, offer, quantity.get(), key.as_ref(), until).await?;
+    tracing::info!(sale_id = %offer.sale, item_id = %offer.item, quantity, "an item was restocked");
+    Ok(response::json(StatusCode::OK, &ItemView::of(&item)))
+}
+
+async fn audit(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
+    let (found, audits) = audit::audit(&app.store, id).await?.ok_or_else(Problem::unknown_sale)?;
+    Ok(response::json(StatusCode::OK, &AuditView::of(&found, &audits, (app.clock)())))
+}

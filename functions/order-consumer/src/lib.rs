@@ -1,1 +1,216 @@
-//! order-consumer.
+//! The orders queue: accepted purchases become orders.
+//!
+//! Each message is on its own. One that fails for now is reported, and SQS brings it again; one that can never be handled
+//! is kept among the dead letters with its reason and does not come again. Neither holds up the others of its batch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use domain::Timestamp;
+use domain::message::{OrderMessage, VERSION};
+use domain::order::{Order, Reason};
+use flows::place_order::{Placement, place_order};
+use flows::sales::Sales;
+use futures::stream::{self, StreamExt};
+use store::{MissingSetting, Names, Store, StoreError};
+use telemetry::{Metric, Metrics, Sink};
+
+/// Messages handled at the same time: a whole batch.
+const AT_ONCE: usize = 10;
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What a running function keeps between batches.
+pub struct App {
+    /// The store.
+    pub store: Store,
+    /// Sales, as last read.
+    pub sales: Sales,
+    /// What time it is.
+    pub clock: Clock,
+    /// Where metrics go.
+    pub metrics: Sink,
+}
+
+impl App {
+    /// A function that has just started; its metrics go to stdout.
+    pub fn new(store: Store, clock: Clock) -> Self {
+        Self { store, sales: Sales::default(), clock, metrics: Sink::stdout() }
+    }
+}
+
+/// Checks at the start that there is everything this function alone needs.
+pub fn check(names: &Names) -> Result<(), MissingSetting> {
+    names.dead_letter_url.as_ref().ok_or(MissingSetting("ORDERS_DEAD_LETTER_URL"))?;
+    names.deadlines.as_ref().ok_or(MissingSetting("SCHEDULE_GROUP"))?;
+    Ok(())
+}
+
+/// What became of one message.
+enum Handled {
+    Placed(Placement),
+    Buried,
+}
+
+/// Handles a batch, and says which messages are to come again.
+pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
+    let mut metrics = Metrics::at((app.clock)());
+    let mut response = SqsBatchResponse::default();
+    let mut results = stream::iter(event.records)
+        .map(|message| async move {
+            let result = one(app, &message).await;
+            (message.message_id.unwrap_or_default(), result)
+        })
+        .buffer_unordered(AT_ONCE);
+    while let Some((message_id, result)) = results.next().await {
+        match result {
+            Ok(Handled::Placed(placement)) => measure(&mut metrics, &placement),
+            Ok(Handled::Buried) => metrics.count(Metric::DeadLetters),
+            Err(error) => {
+                tracing::warn!(message_id, %error, "a message was not handled: it will come again");
+                // An id that is missing makes all of the batch come again, which does no harm.
+                response.add_failure(message_id);
+            }
+        }
+    }
+    metrics.flush(&app.metrics);
+    response
+}
+
+async fn one(app: &App, message: &SqsMessage) -> Result<Handled, StoreError> {
+    let body = message.body.as_deref().unwrap_or_default();
+    let order = match read(body) {
+        Ok(order) => order,
+        Err(reason) => {
+            let message_id = message.message_id.as_deref();
+            app.store.bury(body, &reason).await?;
+            tracing::error!(message_id, reason, "a message cannot be handled: it is kept among the dead letters");
+            return Ok(Handled::Buried);
+        }
+    };
+    let (order_id, trace) = (&order.order_id, order.trace.as_deref());
+    let placed = place_order(&app.store, &app.sales, &order, (app.clock)()).await;
+    match &placed {
+        Ok(Placement::Made(made)) => {
+            tracing::info!(%order_id, sale_id = %made.sale, item_id = %made.item, trace, "an order was placed");
+        }
+        Ok(Placement::Before(_)) => tracing::info!(%order_id, trace, "the order had been placed before"),
+        Ok(Placement::Failed(reason)) => {
+            tracing::warn!(%order_id, reason = reason.as_str(), trace, "a purchase could not become an order");
+        }
+        Err(error) => tracing::warn!(%order_id, trace, %error, "an order was not placed"),
+    }
+    placed.map(Handled::Placed)
+}
+
+/// The message of a body, or why there is none.
+fn read(body: &str) -> Result<OrderMessage, String> {
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    // The version first: what a newer version looks like is not known here.
+    let Versioned { version } = serde_json::from_str(body).map_err(|error| format!("not an order message: {error}"))?;
+    if version != VERSION {
+        return Err(format!("an order message of version {version}: this function knows version {VERSION}"));
+    }
+    serde_json::from_str(body).map_err(|error| format!("not an order message: {error}"))
+}
+
+fn measure(metrics: &mut Metrics, placement: &Placement) {
+    match placement {
+        Placement::Made(order) => {
+            metrics.count(Metric::OrdersPlaced);
+            metrics.time(Metric::OrderLag, lag(order));
+        }
+        Placement::Before(_) => {}
+        Placement::Failed(reason) => metrics.count_of(Metric::OrdersFailed, Reason::as_str(*reason)),
+    }
+}
+
+/// From the press to the order. Two machines' clocks may differ: never less than nothing.
+fn lag(order: &Order) -> Duration {
+    Duration::try_from(order.created_at.duration_since(order.id.pressed_at())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"version": 1, "orderId": "01K9RXJ8G00123456789ABCDEF00000A", "buyer": "ann", "saleId": "s1",
+        "itemId": "i1", "quantity": 1, "bucket": 3, "trace": "1-2-3", "later": "fields of a later function are no harm"}"#;
+
+    #[test]
+    fn a_message_is_read() {
+        let message = read(GOOD).unwrap();
+        assert_eq!((message.sale_id.as_str(), message.bucket), ("s1", 3));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let newer = GOOD.replace("\"version\": 1", "\"version\": 2");
+        let forged = GOOD.replace("01K9RXJ8G0", "not-a-time");
+        for (body, why) in [
+            ("", "not an order message: EOF"),
+            ("hello", "not an order message: expected"),
+            ("{}", "missing field `version`"),
+            (r#"{"version": 1}"#, "missing field `orderId`"),
+            (newer.as_str(), "of version 2: this function knows version 1"),
+            (forged.as_str(), "orderId must be 32 characters"),
+        ] {
+            let reason = read(body).unwrap_err();
+            assert!(reason.contains(why), "{body}: {reason}");
+        }
+    }
+
+    #[test]
+    fn settings_that_are_missing_are_named() {
+        let names = |extra: &'static [(&str, &str)]| {
+            Names::from_env(move |name| {
+                let shared = name.ends_with("_TABLE") || name == "ORDERS_QUEUE_URL";
+                let own = extra.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+                own.or_else(|| shared.then(|| "x".to_owned()))
+            })
+            .unwrap()
+        };
+        assert_eq!(check(&names(&[])).unwrap_err().0, "ORDERS_DEAD_LETTER_URL");
+        assert_eq!(check(&names(&[("ORDERS_DEAD_LETTER_URL", "q")])).unwrap_err().0, "SCHEDULE_GROUP");
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_gives_no_negative_lag() {
+        let message = read(GOOD).unwrap();
+        let pressed = message.order_id.pressed_at();
+        let order = |created_at| Order {
+            id: message.order_id.clone(),
+            buyer_name: message.buyer.clone(),
+            sale: message.sale_id.clone(),
+            item: message.item_id.clone(),
+            item_name: "Phone".into(),
+            quantity: 1,
+            amount: 1,
+            currency: domain::money::Currency::parse("CNY").unwrap(),
+            bucket: 3,
+            status: domain::order::Status::PendingPayment,
+            reason: None,
+            created_at,
+            pay_by: created_at,
+            paid_at: None,
+            closed_at: None,
+            trace: None,
+        };
+        let ms = |ms| jiff::SignedDuration::from_millis(ms);
+        assert_eq!(lag(&order(pressed + ms(250))), Duration::from_millis(250));
+        assert_eq!(lag(&order(pressed - ms(5))), Duration::ZERO);
+        let mut metrics = Metrics::at(pressed);
+        measure(&mut metrics, &Placement::Made(Box::new(order(pressed + ms(250)))));
+        measure(&mut metrics, &Placement::Made(Box::new(order(pressed + ms(750)))));
+        measure(&mut metrics, &Placement::Failed(Reason::ClaimLost));
+        let line: serde_json::Value = serde_json::from_str(&metrics.lines()[0]).unwrap();
+        assert_eq!(line["OrderLag"], serde_json::json!([250.0, 750.0]));
+        assert_eq!((&line["OrdersPlaced"], &line["OrdersFailed"]), (&2.into(), &1.into()));
+        assert_eq!(line["Reason"], "CLAIM_LOST");
+    }
+}

@@ -1,1 +1,158 @@
-//! seckill.
+//! `POST /seckill`: a buyer presses the button.
+//!
+//! A press writes one line: its metrics, with the order's id if it was accepted. A refusal for lack of stock costs no call
+//! to the database and no more than that line.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use domain::Timestamp;
+use domain::ids::{BuyerKey, ItemId, Offer, OrderId, SaleId};
+use edge::{Body, Problem, Request, Response, body, request, response};
+use flows::purchase::{Purchase, Seckill};
+use lambda_http::http::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use store::Store;
+use telemetry::{Metric, Metrics, Sink};
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+/// Random bits.
+pub type Random = Arc<dyn Fn() -> u32 + Send + Sync>;
+
+/// What a running function keeps between presses.
+pub struct App {
+    /// The flow, with its memory of sales, open buckets and limits.
+    pub seckill: Seckill,
+    /// The deployment's salt of buyers' keys.
+    pub salt: String,
+    /// What time it is.
+    pub clock: Clock,
+    /// Random bits for order ids and the choice of buckets.
+    pub random: Random,
+    /// Where metrics go.
+    pub metrics: Sink,
+}
+
+impl App {
+    /// A function that has just started; its metrics go to stdout.
+    pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
+        Self { seckill: Seckill::new(store), salt: salt.into(), clock, random, metrics: Sink::stdout() }
+    }
+}
+
+/// What a buyer sends.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Press {
+    sale_id: SaleId,
+    item_id: ItemId,
+    quantity: NonZeroU32,
+}
+
+/// What an accepted buyer gets.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Queued<'a> {
+    order_id: &'a OrderId,
+    status: &'static str,
+}
+
+/// Answers a press.
+pub async fn handle(app: &App, request: Request) -> Response<Body> {
+    let now = (app.clock)();
+    let trace = request::trace(&request);
+    let mut metrics = Metrics::at(now);
+    metrics.count(Metric::PurchaseRequests);
+    let answer = press(app, &request, now, trace.as_deref(), &mut metrics).await;
+    let answer = answer.unwrap_or_else(|problem| {
+        metrics.count_of(Metric::PurchaseRefused, problem.code.as_str());
+        problem.respond(trace.as_deref())
+    });
+    metrics.flush(&app.metrics);
+    answer
+}
+
+async fn press(
+    app: &App,
+    request: &Request,
+    now: Timestamp,
+    trace: Option<&str>,
+    metrics: &mut Metrics,
+) -> Result<Response<Body>, Problem> {
+    match request::route(request) {
+        (&Method::POST, path) if path == ["seckill"] => {}
+        _ => return Err(Problem::not_found()),
+    }
+    let buyer = request::buyer(request)?;
+    let key = request::idempotency_key(request)?;
+    let Press { sale_id, item_id, quantity } = body::parse(request, body::SMALL)?;
+    let purchase = Purchase {
+        offer: Offer { sale: sale_id, item: item_id },
+        buyer_key: BuyerKey::of(&buyer, &app.salt),
+        buyer,
+        quantity: quantity.get(),
+        key,
+        now,
+        random: (app.random)(),
+        trace: trace.map(str::to_owned),
+    };
+    let accepted = app.seckill.purchase(&purchase).await?;
+
+    metrics.count(Metric::PurchaseAccepted);
+    metrics.note("order_id", &accepted.order);
+    metrics.note("sale_id", &purchase.offer.sale);
+    metrics.note("item_id", &purchase.offer.item);
+    if let Some(trace) = trace {
+        metrics.note("trace", trace);
+    }
+    if let Some(took) = accepted.hold_took {
+        metrics.time(Metric::StockDecrementTime, took);
+    }
+    if let Some(error) = &accepted.unsent {
+        metrics.count(Metric::PurchaseUnsent);
+        tracing::warn!(order_id = %accepted.order, trace, %error, "the order message was not sent: reconcile will send it");
+    }
+    Ok(response::json(StatusCode::ACCEPTED, &Queued { order_id: &accepted.order, status: "QUEUED" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use edge::Code;
+
+    fn parsed(text: &str) -> Result<Press, Problem> {
+        let request = lambda_http::http::Request::post("/seckill").body(Body::from(text)).unwrap();
+        body::parse(&request, body::SMALL)
+    }
+
+    #[test]
+    fn a_press_names_sale_item_and_quantity() {
+        let press = parsed(r#"{"saleId": "s1", "itemId": "i1", "quantity": 2}"#).unwrap();
+        assert_eq!((press.sale_id.as_str(), press.item_id.as_str(), press.quantity.get()), ("s1", "i1", 2));
+    }
+
+    #[test]
+    fn nothing_is_guessed_and_nothing_more_is_taken() {
+        for (text, field) in [
+            (r#"{"saleId": "s1", "itemId": "i1"}"#, "quantity"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 0}"#, "quantity"),
+            (r#"{"itemId": "i1", "quantity": 1}"#, "saleId"),
+            (r#"{"saleId": "s#1", "itemId": "i1", "quantity": 1}"#, "saleId"),
+            (r#"{"saleId": "s1", "itemId": "", "quantity": 1}"#, "itemId"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "buyer": "ann"}"#, "buyer"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "price": 1}"#, "price"),
+        ] {
+            let problem = parsed(text).unwrap_err();
+            assert_eq!((problem.code, problem.errors[0].field.as_str()), (Code::Invalid, field), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_accepted_buyer_is_told_the_order() {
+        let buyer = BuyerKey::of(&domain::ids::Buyer::parse("ann").unwrap(), "salt");
+        let order_id = OrderId::new(Timestamp::UNIX_EPOCH, &buyer, 7);
+        let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED" }).unwrap();
+        assert_eq!(text, format!(r#"{{"orderId":"{order_id}","status":"QUEUED"}}"#));
+    }
+}
