@@ -187,6 +187,11 @@ impl Problem {
         Self { errors, ..Self::new(Code::Invalid, detail) }
     }
 
+    /// The same, about an order.
+    pub fn about(self, order: OrderId) -> Self {
+        Self { order_id: Some(order), ..self }
+    }
+
     /// No such path or method.
     pub fn not_found() -> Self {
         Self::new(Code::NotFound, "there is nothing at this path and method")

@@ -22,10 +22,9 @@ impl From<Refusal> for Problem {
                 available: Some(available),
                 ..Problem::new(Code::SoldOut, format!("not that many are left: {available} could still be had"))
             },
-            Refusal::Duplicate(order) => Problem {
-                order_id: Some(order),
-                ..Problem::new(Code::DuplicateOrder, "you have an order of this item already")
-            },
+            Refusal::Duplicate(order) => {
+                Problem::new(Code::DuplicateOrder, "you have an order of this item already").about(order)
+            }
             Refusal::Mismatch => Problem::new(
                 Code::IdempotencyMismatch,
                 "this Idempotency-Key was used for another request: use a new key for a new request",

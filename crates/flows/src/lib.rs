@@ -4,6 +4,7 @@
 //! Nothing here knows HTTP or Lambda. Time and random numbers are arguments.
 
 pub mod audit;
+pub mod availability;
 mod cache;
 pub mod close;
 pub mod gate;

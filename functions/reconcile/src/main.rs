@@ -1,2 +1,17 @@
-//! reconcile.
-fn main() {}
+//! `reconcile` as a Lambda function: settings, clients, run.
+
+use std::sync::Arc;
+
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use reconcile::{App, handle};
+use serde_json::Value;
+use store::{Names, Store, sdk_config};
+
+#[tokio::main(flavor = "current_thread")]
+#[expect(clippy::disallowed_methods, reason = "the function's clock is the machine's")]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let names = Names::from_env(|name| std::env::var(name).ok()).map_err(|missing| missing.to_string())?;
+    let app = &App::new(Store::new(&sdk_config().await, names), Arc::new(jiff::Timestamp::now));
+    lambda_runtime::run(service_fn(move |_: LambdaEvent<Value>| handle(app))).await
+}

@@ -1,1 +1,182 @@
-//! shop.
+//! A buyer's other requests: what is on sale, what became of my orders, and cancel.
+//!
+//! Sales are the same for everybody and need no token. An order is shown to its buyer only: to anybody else it does not
+//! exist.
+
+mod view;
+
+use std::sync::Arc;
+
+use domain::Timestamp;
+use domain::ids::{BuyerKey, OrderId, SaleId};
+use domain::order::Reason;
+use domain::sale::{SaleState, SaleWithItems};
+use edge::response::Keep;
+use edge::{Body, Code, Problem, Request, Response, request, response};
+use flows::availability::Shelves;
+use flows::close::{Cause, Closing, close};
+use flows::orders;
+use flows::sales::Sales;
+use lambda_http::http::{Method, StatusCode};
+use store::Store;
+use telemetry::{Metric, Metrics, Sink};
+
+use crate::view::{OrderJson, OrdersJson, SaleJson, SalesJson};
+
+/// What time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What a running function keeps between requests.
+pub struct App {
+    /// The store.
+    pub store: Store,
+    /// Sales, as last read.
+    pub sales: Sales,
+    /// How items look, as last read.
+    pub shelves: Shelves,
+    /// The deployment's salt of buyers' keys.
+    pub salt: String,
+    /// What time it is.
+    pub clock: Clock,
+    /// Where metrics go.
+    pub metrics: Sink,
+}
+
+impl App {
+    /// A function that has just started; its metrics go to stdout.
+    pub fn new(store: Store, salt: impl Into<String>, clock: Clock) -> Self {
+        Self {
+            store,
+            sales: Sales::default(),
+            shelves: Shelves::default(),
+            salt: salt.into(),
+            clock,
+            metrics: Sink::stdout(),
+        }
+    }
+}
+
+/// Answers a buyer's request.
+pub async fn handle(app: &App, request: Request) -> Response<Body> {
+    match answer(app, &request).await {
+        Ok(response) => response,
+        Err(problem) => problem.respond(request::trace(&request).as_deref()),
+    }
+}
+
+async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
+    let (method, path) = request::route(request);
+    match (method, path.as_slice()) {
+        (&Method::GET, ["sales"]) => list_sales(app).await,
+        (&Method::GET, ["sales", sale]) => {
+            let id = SaleId::parse(*sale).map_err(|_| Problem::unknown_sale())?;
+            one_sale(app, &id).await
+        }
+        (&Method::GET, ["orders"]) => list_orders(app, &buyer(app, request)?).await,
+        (&Method::GET, ["orders", order]) => one_order(app, &buyer(app, request)?, order).await,
+        (&Method::POST, ["orders", order, "cancel"]) => cancel(app, &buyer(app, request)?, order, request).await,
+        _ => Err(Problem::not_found()),
+    }
+}
+
+fn buyer(app: &App, request: &Request) -> Result<BuyerKey, Problem> {
+    Ok(BuyerKey::of(&request::buyer(request)?, &app.salt))
+}
+
+/// The order of a number, if it can be this buyer's. A text that is no order's number is an order that there is not.
+fn order_id(buyer: &BuyerKey, text: &str) -> Result<OrderId, Problem> {
+    let id = OrderId::parse(text).map_err(|_| Problem::unknown_order())?;
+    if id.buyer() == *buyer { Ok(id) } else { Err(Problem::unknown_order()) }
+}
+
+async fn list_sales(app: &App) -> Result<Response<Body>, Problem> {
+    let now = (app.clock)();
+    let mut sales = Vec::new();
+    for found in app.sales.list(&app.store, now).await?.iter().filter(|found| is_public(found)) {
+        sales.push(sale_json(app, found, now).await?);
+    }
+    Ok(response::kept_json(StatusCode::OK, Keep::OneSecond, &SalesJson { now, sales }))
+}
+
+async fn one_sale(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
+    let now = (app.clock)();
+    let found = app.sales.get(&app.store, id, now).await?.filter(|found| is_public(found));
+    let found = found.ok_or_else(Problem::unknown_sale)?;
+    let sales = vec![sale_json(app, &found, now).await?];
+    Ok(response::kept_json(StatusCode::OK, Keep::OneSecond, &SalesJson { now, sales }))
+}
+
+/// A sale that is being set up is nobody's business yet.
+fn is_public(found: &SaleWithItems) -> bool {
+    match found.sale.state {
+        SaleState::Draft => false,
+        SaleState::Ready | SaleState::Paused | SaleState::Closed => true,
+    }
+}
+
+async fn sale_json(app: &App, found: &SaleWithItems, now: Timestamp) -> Result<SaleJson, Problem> {
+    let availability = app.shelves.of(&app.store, found, now).await?;
+    Ok(SaleJson::of(found, &availability, now))
+}
+
+async fn list_orders(app: &App, buyer: &BuyerKey) -> Result<Response<Body>, Problem> {
+    let views = orders::orders(&app.store, &app.sales, buyer, (app.clock)()).await?;
+    let orders = views.iter().map(OrderJson::of).collect();
+    Ok(response::json(StatusCode::OK, &OrdersJson { orders }))
+}
+
+async fn one_order(app: &App, buyer: &BuyerKey, order: &str) -> Result<Response<Body>, Problem> {
+    let id = order_id(buyer, order)?;
+    let view = orders::order(&app.store, &app.sales, buyer, &id, (app.clock)()).await?;
+    let view = view.ok_or_else(Problem::unknown_order)?;
+    Ok(response::json(StatusCode::OK, &OrderJson::of(&view)))
+}
+
+async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> Result<Response<Body>, Problem> {
+    let id = order_id(buyer, order)?;
+    let now = (app.clock)();
+    match close(&app.store, &id, Cause::Buyer, now).await? {
+        Closing::Closed(order) => {
+            let trace = request::trace(request);
+            tracing::info!(order_id = %id, trace, "an order was cancelled");
+            let mut metrics = Metrics::at(now);
+            metrics.count_of(Metric::OrdersClosed, Reason::Cancelled.as_str());
+            metrics.flush(&app.metrics);
+            Ok(response::json(StatusCode::OK, &OrderJson::made(&order)))
+        }
+        Closing::Before(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
+        Closing::Refused(order) => {
+            let detail = format!("an order that is {} cannot be cancelled", order.status.as_str());
+            Err(Problem::new(Code::WrongState, detail).about(id))
+        }
+        // A cancel asks for no deadline; should the order be in the middle of a change, it can be cancelled after it.
+        Closing::NotDue(_) => Err(try_again(id)),
+        // Accepted, and not an order yet: there is something to cancel, in a moment.
+        Closing::Unknown => match orders::order(&app.store, &app.sales, buyer, &id, now).await? {
+            Some(_) => Err(try_again(id)),
+            None => Err(Problem::unknown_order()),
+        },
+    }
+}
+
+fn try_again(id: OrderId) -> Problem {
+    Problem::new(Code::WrongState, "the order is still being made: try again in a moment").about(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::ids::Buyer;
+
+    #[test]
+    fn anothers_order_and_a_text_that_is_none_are_the_same_to_a_buyer() {
+        let key = |name| BuyerKey::of(&Buyer::parse(name).unwrap(), "salt");
+        let mine = OrderId::new(Timestamp::UNIX_EPOCH, &key("ann"), 1);
+        let theirs = OrderId::new(Timestamp::UNIX_EPOCH, &key("bob"), 1);
+        assert_eq!(order_id(&key("ann"), mine.as_str()).unwrap(), mine);
+        let lower = mine.as_str().to_ascii_lowercase();
+        for text in [theirs.as_str(), "", "x", "../orders", lower.as_str()] {
+            assert_eq!(order_id(&key("ann"), text).unwrap_err().code, Code::UnknownOrder, "{text}");
+        }
+    }
+}

@@ -1,2 +1,16 @@
-//! timeout-check.
-fn main() {}
+//! `timeout-check` as a Lambda function: settings, clients, run.
+
+use std::sync::Arc;
+
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use store::{Names, Store, sdk_config};
+use timeout_check::{App, handle};
+
+#[tokio::main(flavor = "current_thread")]
+#[expect(clippy::disallowed_methods, reason = "the function's clock is the machine's")]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let names = Names::from_env(|name| std::env::var(name).ok()).map_err(|missing| missing.to_string())?;
+    let app = &App::new(Store::new(&sdk_config().await, names), Arc::new(jiff::Timestamp::now));
+    lambda_runtime::run(service_fn(move |event: LambdaEvent<_>| handle(app, event.payload))).await
+}
