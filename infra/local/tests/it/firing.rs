@@ -132,6 +132,16 @@ async fn a_recurring_schedule_keeps_to_its_dates_and_goes_when_it_is_over() {
 }
 
 #[tokio::test]
+async fn a_start_date_is_at_most_five_minutes_ago() {
+    let (cloud, _) = driven();
+    for (ago_s, taken) in [(299, true), (301, false)] {
+        let started = definition("rate(1 minute)", json!({"StartDate": START_MS / 1_000 - ago_s}));
+        let made = cloud.scheduler.create("default", &format!("s-{ago_s}"), started, None).await;
+        assert_eq!(made.is_ok(), taken, "{made:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_schedule_changed_while_it_fires_keeps_its_new_time() {
     let (cloud, _) = driven();
     let soon = definition("at(2026-11-16T12:00:05)", json!({"ActionAfterCompletion": "DELETE"}));

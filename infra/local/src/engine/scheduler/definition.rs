@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::SchedulerError;
 use super::expression::Expression;
 
+/// A start date may be so far in the past.
+const EARLIEST_START_MS: i64 = 300_000;
+
 /// A schedule as `CreateSchedule` and `UpdateSchedule` take it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -163,6 +166,9 @@ impl Definition {
             _ => {}
         }
         self.target.check()?;
+        if self.start_date.is_some_and(|start| to_ms(start) < now_ms.saturating_sub(EARLIEST_START_MS)) {
+            return Err(invalid("The StartDate you specify cannot be earlier than 5 minutes ago.".to_owned()));
+        }
         match (self.start_date, self.end_date) {
             (Some(start), Some(end)) if end <= start => {
                 Err(invalid("The StartDate must be before the EndDate.".to_owned()))

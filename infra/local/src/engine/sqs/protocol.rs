@@ -14,6 +14,12 @@ use crate::engine::answer::respond;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
+struct ToQueue {
+    queue_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct SendInput {
     message_body: Option<String>,
     delay_seconds: Option<i64>,
@@ -109,7 +115,7 @@ impl Sqs {
                 Ok(json!({"TaskHandle": handle}))
             }
             _ => {
-                let url = text(body, "QueueUrl")?;
+                let url = required(read::<ToQueue>(body)?.queue_url, "QueueUrl")?;
                 self.dispatch_to_queue(operation, queue::name_in_url(&url), body).await
             }
         }

@@ -79,10 +79,18 @@ async fn a_deleted_message_does_not_come_back() {
     target.send(&url, "hello").await;
     let message = target.receive_one(&url).await;
     target.delete(&url, &message).await;
-    // Again is fine.
-    target.delete(&url, &message).await;
     target.pass(SECOND + SECOND / 2).await;
     assert_eq!(target.receive(&url).await, []);
+}
+
+#[tokio::test]
+async fn deleting_a_message_again_is_no_error() {
+    let target = Target::open();
+    let url = target.queue("orders", &[]).await;
+    target.send(&url, "hello").await;
+    let message = target.receive_one(&url).await;
+    target.delete(&url, &message).await;
+    target.delete(&url, &message).await;
 }
 
 #[tokio::test]
@@ -160,7 +168,7 @@ async fn dead_letters_can_be_moved_back() {
 }
 
 #[tokio::test]
-async fn each_entry_of_a_batch_has_an_answer_of_its_own() {
+async fn each_entry_of_a_sent_batch_has_an_answer_of_its_own() {
     let target = Target::open();
     let url = target.queue("orders", &[]).await;
     let entry = |id: &str, delay_s: i32| {
@@ -173,7 +181,16 @@ async fn each_entry_of_a_batch_has_an_answer_of_its_own() {
     let ids: Vec<&str> = sent.successful().iter().map(|entry| entry.id()).collect();
     let failed: Vec<_> = sent.failed().iter().map(|entry| (entry.id(), entry.code(), entry.sender_fault())).collect();
     assert_eq!((ids, failed), (vec!["good", "fine"], vec![("late", "InvalidParameterValue", true)]));
+    assert_eq!(target.receive(&url).await.len(), 2);
+}
 
+#[tokio::test]
+async fn each_entry_of_a_deleted_batch_has_an_answer_of_its_own() {
+    let target = Target::open();
+    let url = target.queue("orders", &[("VisibilityTimeout", "1")]).await;
+    for body in ["a", "b"] {
+        target.send(&url, body).await;
+    }
     let messages = target.receive(&url).await;
     assert_eq!(messages.len(), 2);
     let deleted = target.sqs.delete_message_batch().queue_url(&url);
@@ -186,6 +203,8 @@ async fn each_entry_of_a_batch_has_an_answer_of_its_own() {
     let ids: Vec<&str> = deleted.successful().iter().map(|entry| entry.id()).collect();
     let failed: Vec<_> = deleted.failed().iter().map(|entry| (entry.id(), entry.code())).collect();
     assert_eq!((ids, failed), (vec!["known"], vec![("made-up", "ReceiptHandleIsInvalid")]));
+    target.pass(SECOND + SECOND / 2).await;
+    assert_eq!(target.receive_one(&url).await.message_id(), messages[1].message_id());
 }
 
 #[tokio::test]
