@@ -136,3 +136,32 @@ async fn audit(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
     let (found, audits) = audit::audit(&app.store, id).await?.ok_or_else(Problem::unknown_sale)?;
     Ok(response::json(StatusCode::OK, &AuditView::of(&found, &audits, (app.clock)())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_events_are_an_operators_requests() {
+        let events = [
+            (include_str!("../../../tests/events/admin-create-sale.json"), "POST admin/sales"),
+            (include_str!("../../../tests/events/admin-preheat.json"), "POST admin/sales/s1nqrj4w003f0c9yk/preheat"),
+            (
+                include_str!("../../../tests/events/admin-restock.json"),
+                "POST admin/sales/s1nqrj4w003f0c9yk/items/phone/restock",
+            ),
+            (include_str!("../../../tests/events/admin-audit.json"), "GET admin/sales/s1nqrj4w003f0c9yk/audit"),
+        ];
+        for (event, route) in events {
+            let request = lambda_http::request::from_str(event).unwrap();
+            let (method, path) = request::route(&request);
+            assert_eq!(format!("{method} {}", path.join("/")), route);
+            assert!(request::require_operator(&request).is_ok(), "{route}");
+        }
+        let create = lambda_http::request::from_str(events[0].0).unwrap();
+        assert!(body::parse::<SaleBody>(&create, body::LARGE).is_ok());
+        let restock = lambda_http::request::from_str(events[2].0).unwrap();
+        assert_eq!(body::parse::<RestockBody>(&restock, body::SMALL).unwrap().quantity.get(), 100);
+        assert!(request::idempotency_key(&restock).unwrap().is_some());
+    }
+}

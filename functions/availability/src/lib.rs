@@ -203,4 +203,13 @@ mod tests {
         let (changes, unread) = read_all(&[removed, record("INSERT", "2", None, Some(bucket(24, json!({}))))]);
         assert_eq!((changes.len(), unread), (1, None));
     }
+
+    #[test]
+    fn the_sample_event_lays_out_holds_and_releases() {
+        let event = serde_json::from_str(include_str!("../../../tests/events/availability.json")).unwrap();
+        let (changes, unread) = read(event);
+        assert!(unread.is_none());
+        let free: Vec<u32> = changes.iter().map(|change| change.change.new.free).collect();
+        assert_eq!(free, [24, 23, 24]);
+    }
 }

@@ -213,4 +213,12 @@ mod tests {
         assert_eq!((&line["OrdersPlaced"], &line["OrdersFailed"]), (&2.into(), &1.into()));
         assert_eq!(line["Reason"], "CLAIM_LOST");
     }
+
+    #[test]
+    fn the_sample_event_has_a_good_and_a_bad_message() {
+        let event: SqsEvent = serde_json::from_str(include_str!("../../../tests/events/order-consumer.json")).unwrap();
+        let readable: Vec<bool> =
+            event.records.iter().map(|message| read(message.body.as_deref().unwrap()).is_ok()).collect();
+        assert_eq!(readable, [true, false]);
+    }
 }

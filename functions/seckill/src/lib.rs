@@ -155,4 +155,14 @@ mod tests {
         let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED" }).unwrap();
         assert_eq!(text, format!(r#"{{"orderId":"{order_id}","status":"QUEUED"}}"#));
     }
+
+    #[test]
+    fn the_sample_event_is_a_press() {
+        let request = lambda_http::request::from_str(include_str!("../../../tests/events/seckill.json")).unwrap();
+        assert_eq!(request::route(&request), (&Method::POST, vec!["seckill"]));
+        assert_eq!(request::buyer(&request).unwrap().as_str(), "ann");
+        assert!(request::idempotency_key(&request).unwrap().is_some() && request::trace(&request).is_some());
+        let press: Press = body::parse(&request, body::SMALL).unwrap();
+        assert_eq!(press.quantity.get(), 1);
+    }
 }

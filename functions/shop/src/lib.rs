@@ -179,4 +179,20 @@ mod tests {
             assert_eq!(order_id(&key("ann"), text).unwrap_err().code, Code::UnknownOrder, "{text}");
         }
     }
+
+    #[test]
+    fn the_sample_events_are_a_buyers_requests() {
+        let read = |event| lambda_http::request::from_str(event).unwrap();
+        let sales = read(include_str!("../../../tests/events/shop-sales.json"));
+        assert_eq!(request::route(&sales), (&Method::GET, vec!["sales"]));
+        assert_eq!(request::buyer(&sales).unwrap_err().code, Code::Unauthenticated);
+        let orders = read(include_str!("../../../tests/events/shop-orders.json"));
+        assert_eq!(request::route(&orders), (&Method::GET, vec!["orders"]));
+        let cancel = read(include_str!("../../../tests/events/shop-cancel.json"));
+        let buyer = BuyerKey::of(&request::buyer(&cancel).unwrap(), "local");
+        match request::route(&cancel) {
+            (&Method::POST, path) if path.len() == 3 => assert!(order_id(&buyer, path[1]).is_ok()),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -148,4 +148,10 @@ mod tests {
             assert!(said.contains(why), "{said}");
         }
     }
+
+    #[test]
+    fn the_sample_event_is_a_deadline() {
+        let event = serde_json::from_str(include_str!("../../../tests/events/timeout-check.json")).unwrap();
+        assert!(read(event).is_ok());
+    }
 }
