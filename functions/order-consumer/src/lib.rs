@@ -13,7 +13,7 @@ use domain::order::{Order, Reason};
 use flows::place_order::{Placement, place_order};
 use flows::sales::Sales;
 use futures::stream::{self, StreamExt};
-use store::{MissingSetting, Names, Store, StoreError};
+use store::{MissingSetting, Names, Store};
 use telemetry::{Metric, Metrics, Sink};
 
 /// Messages handled at the same time: a whole batch.
@@ -54,6 +54,9 @@ enum Handled {
     Buried,
 }
 
+/// A message was not handled this time, and the log says why.
+struct ComesAgain;
+
 /// Handles a batch, and says which messages are to come again.
 pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
     let mut metrics = Metrics::at((app.clock)());
@@ -68,30 +71,39 @@ pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
         match result {
             Ok(Handled::Placed(placement)) => measure(&mut metrics, &placement),
             Ok(Handled::Buried) => metrics.count(Metric::DeadLetters),
-            Err(error) => {
-                tracing::warn!(message_id, %error, "a message was not handled: it will come again");
-                // An id that is missing makes all of the batch come again, which does no harm.
-                response.add_failure(message_id);
-            }
+            // An id that is missing makes all of the batch come again, which does no harm.
+            Err(ComesAgain) => response.add_failure(message_id),
         }
     }
     metrics.flush(&app.metrics);
     response
 }
 
-async fn one(app: &App, message: &SqsMessage) -> Result<Handled, StoreError> {
+async fn one(app: &App, message: &SqsMessage) -> Result<Handled, ComesAgain> {
+    let message_id = message.message_id.as_deref();
     let body = message.body.as_deref().unwrap_or_default();
-    let order = match read(body) {
-        Ok(order) => order,
-        Err(reason) => {
-            let message_id = message.message_id.as_deref();
-            app.store.bury(body, &reason).await?;
+    match read(body) {
+        Ok(order) => place(app, &order, message_id).await,
+        Err(reason) => bury(app, body, &reason, message_id).await,
+    }
+}
+
+async fn bury(app: &App, body: &str, reason: &str, message_id: Option<&str>) -> Result<Handled, ComesAgain> {
+    match app.store.bury(body, reason).await {
+        Ok(()) => {
             tracing::error!(message_id, reason, "a message cannot be handled: it is kept among the dead letters");
-            return Ok(Handled::Buried);
+            Ok(Handled::Buried)
         }
-    };
+        Err(error) => {
+            tracing::error!(message_id, reason, %error, "a message cannot be handled, nor kept: it will come again");
+            Err(ComesAgain)
+        }
+    }
+}
+
+async fn place(app: &App, order: &OrderMessage, message_id: Option<&str>) -> Result<Handled, ComesAgain> {
     let (order_id, trace) = (&order.order_id, order.trace.as_deref());
-    let placed = place_order(&app.store, &app.sales, &order, (app.clock)()).await;
+    let placed = place_order(&app.store, &app.sales, order, (app.clock)()).await;
     match &placed {
         Ok(Placement::Made(made)) => {
             tracing::info!(%order_id, sale_id = %made.sale, item_id = %made.item, trace, "an order was placed");
@@ -100,9 +112,11 @@ async fn one(app: &App, message: &SqsMessage) -> Result<Handled, StoreError> {
         Ok(Placement::Failed(reason)) => {
             tracing::warn!(%order_id, reason = reason.as_str(), trace, "a purchase could not become an order");
         }
-        Err(error) => tracing::warn!(%order_id, trace, %error, "an order was not placed"),
+        Err(error) => {
+            tracing::warn!(%order_id, message_id, trace, %error, "an order was not placed: its message will come again");
+        }
     }
-    placed.map(Handled::Placed)
+    placed.map(Handled::Placed).map_err(|_| ComesAgain)
 }
 
 /// The message of a body, or why there is none.
