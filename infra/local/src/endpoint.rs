@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::engine::{Cloud, Service};
+use crate::gateway::Connections;
 
 /// DynamoDB takes 16 MB in one request, and nothing else here takes more.
 const BODY_BYTES: usize = 17 * 1024 * 1024;
@@ -50,14 +51,25 @@ pub struct Endpoint {
 struct Served {
     cloud: Cloud,
     authorizer: Option<Authorizer>,
+    connections: Option<Connections>,
 }
 
 impl Endpoint {
     /// Serves `cloud` on a loopback port; 0 is any that is free.
     pub async fn start(cloud: Cloud, port: u16, authorizer: Option<Authorizer>) -> std::io::Result<Self> {
+        Self::start_with(cloud, port, authorizer, None).await
+    }
+
+    /// The same, with the open WebSockets, so that functions can post to them (`@connections`).
+    pub async fn start_with(
+        cloud: Cloud,
+        port: u16,
+        authorizer: Option<Authorizer>,
+        connections: Option<Connections>,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
-        let router = Router::new().fallback(answer).with_state(Served { cloud, authorizer });
+        let router = Router::new().fallback(answer).with_state(Served { cloud, authorizer, connections });
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let until_stopped = async {
@@ -109,7 +121,12 @@ async fn answer(State(served): State<Served>, request: Request<Body>) -> Respons
     {
         return refused.map(Body::from);
     }
-    served.cloud.call(request).await.map(Body::from)
+    match &served.connections {
+        Some(connections) if Connections::is_management_path(request.uri().path()) => {
+            connections.manage(request).await.map(Body::from)
+        }
+        _ => served.cloud.call(request).await.map(Body::from),
+    }
 }
 
 /// The refusal, if there is one.

@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod host;
 pub mod iam;
 pub mod invoke;
+pub mod run;
 pub mod sources;
 pub mod template;
 pub mod wire;

@@ -24,6 +24,8 @@ mod queues;
 #[cfg(test)]
 mod recorder;
 #[cfg(test)]
+mod run;
+#[cfg(test)]
 mod schedules;
 #[cfg(test)]
 mod stock;

@@ -1,0 +1,136 @@
+//! A sale to try things with, made on the first run by the same requests that an operator would send.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Where it is noted in the data directory that there is a demo sale.
+const MARK: &str = "demo-sale.json";
+/// How long the sale runs.
+const RUNS_FOR_MS: i64 = 24 * 60 * 60 * 1000;
+/// A function that starts for the first time on a busy machine takes seconds, not minutes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Answers are a few hundred bytes.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+
+/// The sale that a first run made.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DemoSale {
+    /// Its id.
+    pub sale_id: String,
+    /// An item of it.
+    pub item_id: String,
+    /// Whether this run made it.
+    #[serde(skip)]
+    pub is_new: bool,
+}
+
+/// Why there is no demo sale.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// A request was not answered.
+    #[error("{request}: {reason}")]
+    NoAnswer {
+        /// The request.
+        request: String,
+        /// Why.
+        reason: String,
+    },
+    /// A request was answered with an error.
+    #[error("{request} answered {status}: {body}")]
+    Refused {
+        /// The request.
+        request: String,
+        /// The status.
+        status: StatusCode,
+        /// What it said.
+        body: String,
+    },
+    /// The note in the data directory cannot be written.
+    #[error("cannot note it in the data directory: {0}")]
+    Note(#[from] io::Error),
+}
+
+/// Makes the sale, or reads which one an earlier run made.
+pub(super) async fn make(base_url: &str, data_dir: &Path, now_ms: i64) -> Result<DemoSale, DemoError> {
+    let mark = data_dir.join(MARK);
+    if let Some(sale) = fs::read(&mark).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+        return Ok(sale);
+    }
+    let api = Api { client: Client::builder(TokioExecutor::new()).build_http(), base_url };
+    let token = api.post("/_local/token", None, &json!({ "sub": "demo-operator", "scope": "seckill/admin" })).await?;
+    let token = text(&token, "token");
+    let sale = api.post("/admin/sales", Some(&token), &set_up(now_ms)).await?;
+    let sale_id = text(&sale, "saleId");
+    api.post(&format!("/admin/sales/{sale_id}/preheat"), Some(&token), &json!({})).await?;
+    let sale = DemoSale { sale_id, item_id: "phone".to_owned(), is_new: true };
+    fs::write(&mark, json!(sale).to_string())?;
+    Ok(sale)
+}
+
+fn set_up(now_ms: i64) -> Value {
+    let at = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string();
+    json!({
+        "name": "Demo sale 秒杀",
+        "startsAt": at(now_ms),
+        "endsAt": at(now_ms.saturating_add(RUNS_FOR_MS)),
+        "paymentWindowSeconds": 900,
+        "items": [
+            {
+                "itemId": "phone", "name": "Phone", "price": 99_900, "originalPrice": 399_900, "currency": "CNY",
+                "stock": 100, "limitPerBuyer": 1,
+            },
+            {
+                "itemId": "mug", "name": "Mug", "price": 100, "originalPrice": 2_900, "currency": "CNY",
+                "stock": 1000, "limitPerBuyer": 2,
+            },
+        ],
+    })
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+struct Api<'a> {
+    client: Client<HttpConnector, Full<Bytes>>,
+    base_url: &'a str,
+}
+
+impl Api<'_> {
+    async fn post(&self, path: &str, token: Option<&str>, body: &Value) -> Result<Value, DemoError> {
+        let name = format!("POST {path}");
+        let no_answer = |reason: String| DemoError::NoAnswer { request: name.clone(), reason };
+        let mut request = Request::builder().method(Method::POST).uri(format!("{}{path}", self.base_url));
+        request = request.header("content-type", "application/json");
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request =
+            request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| no_answer(error.to_string()))?;
+        let exchange = async {
+            let response = self.client.request(request).await.map_err(|error| no_answer(error.to_string()))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+            Ok::<_, DemoError>((status, body.map_err(|error| no_answer(error.to_string()))?.to_bytes()))
+        };
+        let answered = tokio::time::timeout(TIMEOUT, exchange).await;
+        let (status, body) = answered.map_err(|_| no_answer("no answer in 30 s".to_owned()))??;
+        if !status.is_success() {
+            let body = String::from_utf8_lossy(&body).into_owned();
+            return Err(DemoError::Refused { request: name, status, body });
+        }
+        serde_json::from_slice(&body).map_err(|error| no_answer(error.to_string()))
+    }
+}

@@ -1,0 +1,292 @@
+//! The whole local cloud, put together: data directory, template, engines, their endpoint with the permission check,
+//! the functions' host, the event sources and the gateway, started in this order and stopped in the other.
+
+mod demo;
+mod error;
+mod options;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+
+pub use demo::{DemoError, DemoSale};
+pub use error::StartError;
+pub use options::Options;
+
+use crate::clock::Clock;
+use crate::data::DataDir;
+use crate::endpoint::{Authorizer, Endpoint, Refused};
+use crate::engine::Cloud;
+use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
+use crate::host::{AccessKey, Host, HostConfig, HostLimits};
+use crate::iam::{self, Denied, Policies};
+use crate::invoke::Invoker;
+use crate::sources::{RunningSources, Sources};
+use crate::template;
+use crate::template::model::Stack;
+
+/// How often expired items and messages are deleted. AWS takes up to days; a minute shows that it happens.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How long invocations of the event sources may take to end when the cloud stops.
+const SOURCES_GRACE: Duration = Duration::from_secs(3);
+
+/// A running local cloud. [`LocalCloud::stop`] ends it in order; dropping it ends it at once.
+pub struct LocalCloud {
+    stack: Arc<Stack>,
+    gateway: Gateway,
+    sources: RunningSources,
+    host: SharedHost,
+    invoker: Invoker,
+    endpoint: Endpoint,
+    policies: Arc<Policies>,
+    sweeper: JoinHandle<()>,
+    cloud: Cloud,
+    logs_dir: PathBuf,
+    // Last: the directory is given back when everything else is gone.
+    data: DataDir,
+}
+
+/// The lines of a function's log from some moment on.
+pub type LogLines = broadcast::Receiver<Arc<str>>;
+
+/// The host, which `/_local/stack` looks at until it is stopped.
+type SharedHost = Arc<RwLock<Option<Host>>>;
+
+impl std::fmt::Debug for LocalCloud {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LocalCloud").field("gateway", &self.gateway).finish_non_exhaustive()
+    }
+}
+
+impl LocalCloud {
+    /// Starts everything. When it returns, the API answers.
+    pub async fn start(options: &Options) -> Result<Self, StartError> {
+        let parameters: BTreeMap<String, String> = options.parameters.iter().cloned().collect();
+        let stack = Arc::new(template::read(&options.template, &parameters)?);
+        for name in &options.logs {
+            functions_named(&stack, name)?;
+        }
+        let data = DataDir::open(&options.data_dir, options.fresh)?;
+        let listener = listen(options.port).await?;
+        let clock = Clock::wall();
+        let cloud = Cloud::open(data.path(), clock.clone())
+            .map_err(|source| StartError::Open { directory: data.path().display().to_string(), source })?;
+        cloud.provision(&stack).await?;
+
+        let policies = Arc::new(Policies::from_stack(&stack));
+        let connections = Connections::default();
+        let endpoint = Endpoint::start_with(cloud.clone(), 0, Some(authorizer(&policies)), Some(connections.clone()))
+            .await
+            .map_err(StartError::Endpoint)?;
+        let logs_dir = data.path().join("logs");
+        let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
+        let invoker = host.invoker();
+        let may = {
+            let policies = Arc::clone(&policies);
+            Arc::new(move |role: &str, target: &str| match target.split(':').nth(2) {
+                Some("sqs") => policies.role_may_send(role, target),
+                _ => policies.role_may_invoke(role, target),
+            })
+        };
+        let sources = Sources::open(&cloud, &stack, &invoker, may).await?.start();
+        let host: SharedHost = Arc::new(RwLock::new(Some(host)));
+        let gateway = Gateway::start(GatewayConfig {
+            listener,
+            stack: Arc::clone(&stack),
+            invoker: Arc::clone(&invoker),
+            clock,
+            connections,
+            issuer: Arc::new(Issuer::open(data.path())?),
+            web: web_directory(&options.template),
+            live: live_report(&cloud, &stack, &host),
+        })?;
+        let sweeper = tokio::spawn(sweep(cloud.clone()));
+        Ok(Self { stack, gateway, sources, host, invoker, endpoint, policies, sweeper, cloud, logs_dir, data })
+    }
+
+    /// Where the API is: `http://127.0.0.1:PORT`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.gateway.address())
+    }
+
+    /// Where the engines are, for an SDK of one's own.
+    pub fn endpoint_url(&self) -> String {
+        self.endpoint.url()
+    }
+
+    /// Runs functions by name, as the gateway does.
+    pub fn invoker(&self) -> Invoker {
+        Arc::clone(&self.invoker)
+    }
+
+    /// The engines.
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    /// What the template deploys.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The functions' permissions, and which of them were used.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Where the functions' logs are.
+    pub fn logs_dir(&self) -> &Path {
+        &self.logs_dir
+    }
+
+    /// Log lines from now on of the functions that `name` means: `all`, a name, a logical id or a binary.
+    pub fn logs(&self, name: &str) -> Result<Vec<(String, LogLines)>, StartError> {
+        let host = self.host.read().unwrap_or_else(PoisonError::into_inner);
+        let follow = |function: String| Some((function.clone(), host.as_ref()?.logs(&function)?));
+        Ok(functions_named(&self.stack, name)?.into_iter().filter_map(follow).collect())
+    }
+
+    /// Makes the demo sale through the API, unless an earlier run on this data directory did.
+    pub async fn make_demo_sale(&self) -> Result<DemoSale, DemoError> {
+        demo::make(&self.base_url(), self.data.path(), self.cloud.clock.now_ms()).await
+    }
+
+    /// What to tell a person who started it.
+    pub fn summary(&self, options: &Options, demo: Option<&DemoSale>, colours: bool) -> String {
+        summary::write(&summary::Facts { cloud: self, options, demo, colours })
+    }
+
+    /// Stops in order: no more requests, no more events, functions, engines.
+    pub async fn stop(self) {
+        let Self { gateway, sources, host, endpoint, sweeper, .. } = self;
+        gateway.stop().await;
+        sources.stop(SOURCES_GRACE).await;
+        let host = host.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(host) = host {
+            host.stop().await;
+        }
+        endpoint.stop().await;
+        sweeper.abort();
+    }
+}
+
+async fn listen(port: u16) -> Result<TcpListener, StartError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortInUse(port),
+        _ => StartError::Listen { port, source },
+    })
+}
+
+/// The names of the functions that somebody means by a name.
+fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError> {
+    let meant = |function: &&template::model::Function| {
+        name == "all" || [&function.name, &function.logical_id, &function.binary].into_iter().any(|known| known == name)
+    };
+    let found: Vec<String> = stack.functions.iter().filter(meant).map(|function| function.name.clone()).collect();
+    if found.is_empty() {
+        let known: Vec<&str> = stack.functions.iter().map(|function| function.binary.as_str()).collect();
+        return Err(StartError::UnknownFunction { name: name.to_owned(), known: known.join(", ") });
+    }
+    Ok(found)
+}
+
+fn authorizer(policies: &Arc<Policies>) -> Authorizer {
+    let policies = Arc::clone(policies);
+    Arc::new(move |access_key_id, request| policies.authorize(access_key_id, request).map_err(refused))
+}
+
+/// A denial in the endpoint's words.
+fn refused(denied: Denied) -> Refused {
+    let (caller, action, resource) = match denied {
+        Denied::NotAllowed { caller, action, resource, .. } => (caller, action, resource),
+        Denied::UnknownKey { access_key_id } => {
+            (format!("nobody ({access_key_id})"), "any call".to_owned(), "*".to_owned())
+        }
+        Denied::UnknownRequest { caller, request } => (caller, request, "*".to_owned()),
+    };
+    Refused { caller, action, resource }
+}
+
+fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: &Path, clock: &Clock) -> HostConfig {
+    let defaults = HostLimits::default();
+    let key = |function: &template::model::Function| {
+        let key = AccessKey {
+            id: iam::access_key_id(&function.name),
+            // Nobody verifies signatures here, but the SDK wants something to sign with.
+            secret: "local".to_owned(),
+            session_token: "local".to_owned(),
+        };
+        (function.name.clone(), key)
+    };
+    HostConfig {
+        functions: stack.functions.clone(),
+        binaries_dir: options.binaries.clone(),
+        endpoint_url: endpoint.url(),
+        access_keys: stack.functions.iter().map(key).collect(),
+        logs_dir: logs_dir.to_owned(),
+        limits: HostLimits { environments: options.max_environments.unwrap_or(defaults.environments), ..defaults },
+        clock: clock.clone(),
+    }
+}
+
+/// `web/` beside the template, if it is there.
+fn web_directory(template: &Path) -> Option<PathBuf> {
+    let web = template.parent().unwrap_or(Path::new("")).join("web");
+    web.is_dir().then_some(web)
+}
+
+/// The depth of every queue, and each function's counters.
+fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost) -> LiveReport {
+    let (cloud, stack, host) = (cloud.clone(), Arc::clone(stack), Arc::clone(host));
+    Arc::new(move || {
+        let (cloud, stack, host) = (cloud.clone(), Arc::clone(&stack), Arc::clone(&host));
+        Box::pin(async move {
+            let mut queues = Map::new();
+            for queue in &stack.queues {
+                let counts = match cloud.sqs.counts(&queue.name).await {
+                    Ok(counts) => {
+                        json!({ "visible": counts.visible, "inFlight": counts.in_flight, "delayed": counts.delayed })
+                    }
+                    Err(error) => json!({ "error": error.to_string() }),
+                };
+                queues.insert(queue.name.clone(), counts);
+            }
+            json!({ "queues": queues, "functions": function_counters(&stack, &host) })
+        })
+    })
+}
+
+fn function_counters(stack: &Stack, host: &SharedHost) -> Map<String, Value> {
+    let host = host.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(host) = host.as_ref() else { return Map::new() };
+    let counters = |function: &template::model::Function| {
+        let counters = host.counters_of(&function.name);
+        let report = json!({
+            "environments": counters.environments,
+            "invocations": counters.invocations,
+            "errors": counters.errors,
+            "coldStarts": counters.cold_starts,
+            "throttles": counters.throttles,
+        });
+        (function.name.clone(), report)
+    };
+    stack.functions.iter().map(counters).collect()
+}
+
+async fn sweep(cloud: Cloud) {
+    loop {
+        cloud.clock.sleep(SWEEP_EVERY).await;
+        if let Err(error) = cloud.sweep().await {
+            tracing::warn!(%error, "expired items were not deleted");
+        }
+    }
+}
