@@ -49,6 +49,15 @@ async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
             Ok(json!({"statusCode": answer.status().as_u16()}))
         }
         "$connect" | "$disconnect" => Ok(json!({"statusCode": 200})),
+        "POST /admin/sales" => {
+            let sale: Value = serde_json::from_str(event["body"].as_str().unwrap_or_default())?;
+            println!("a sale with {} items", sale["items"].as_array().map_or(0, Vec::len));
+            Ok(json!({"statusCode": 201, "body": json!({"saleId": "s1"}).to_string()}))
+        }
+        "POST /admin/sales/{saleId}/preheat" => {
+            println!("preheated {}", event["pathParameters"]["saleId"]);
+            Ok(json!({"statusCode": 200, "body": "{}"}))
+        }
         "GET /who" => Ok(event["requestContext"]["authorizer"]["jwt"]["claims"].clone()),
         key => {
             let table = std::env::var(if key == "PUT /secrets" { "SECRETS_TABLE" } else { "THINGS_TABLE" })?;
@@ -167,6 +176,37 @@ async fn a_function_posts_to_a_websocket() {
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("{url}/ws")).await.unwrap();
     socket.send(Message::text("hello")).await.unwrap();
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("hello"));
+    cloud.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_run_makes_a_demo_sale_and_the_next_one_does_not() {
+    let site = Site::new();
+    for is_first in [true, false] {
+        let cloud = LocalCloud::start(&site.options()).await.unwrap();
+        let demo = cloud.make_demo_sale().await.unwrap();
+        assert_eq!((demo.sale_id.as_str(), demo.item_id.as_str(), demo.is_new), ("s1", "phone", is_first));
+        let summary = cloud.summary(&site.options(), Some(&demo), false);
+        assert!(summary.contains(&format!("{}/sales/s1", cloud.base_url())), "{summary}");
+        cloud.stop().await;
+    }
+    let log = fs::read_to_string(site.path("data/logs/seckill-ShopFunction.log")).unwrap();
+    assert_eq!(log.matches("a sale with 2 items").count(), 1, "{log}");
+    assert_eq!(log.matches("preheated \"s1\"").count(), 1, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_sale_that_is_refused_is_told_and_tried_again() {
+    let site = Site::new();
+    let without_sales = TEMPLATE.replace("Path: /admin/sales,", "Path: /elsewhere,");
+    fs::write(site.path("template.yaml"), without_sales).unwrap();
+    let cloud = LocalCloud::start(&site.options()).await.unwrap();
+    let error = cloud.make_demo_sale().await.unwrap_err().to_string();
+    assert_eq!(error, r#"POST /admin/sales answered 404 Not Found: {"message":"Not Found"}"#);
+    cloud.stop().await;
+    fs::write(site.path("template.yaml"), TEMPLATE).unwrap();
+    let cloud = LocalCloud::start(&site.options()).await.unwrap();
+    assert!(cloud.make_demo_sale().await.unwrap().is_new);
     cloud.stop().await;
 }
 
