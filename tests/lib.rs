@@ -1,1 +1,14 @@
-//! Shared by the tests.
+//! What the tests share: a world with the real template's tables and queues on in-process engines, the real SDK in
+//! between, and a clock that the test drives.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::panic
+)]
+
+pub mod http;
+pub mod stepping;
+pub mod world;

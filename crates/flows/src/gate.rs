@@ -1,7 +1,7 @@
 //! The gate: which bucket to try, and that there is none, known in memory.
 //!
 //! A running function keeps one page of open buckets for each item, reads it again after a few hundred milliseconds, and
-//! remembers the buckets it found too empty until a newer version of the page arrives. While the page is fresh a refusal costs no call at all.
+//! remembers the buckets it found too empty for a second: the page may be behind, and trying them again would cost a write each time. While the page is fresh a refusal costs no call at all.
 //! When stock returns, the stock's stream opens the bucket on its page, and every running function sees it at its next
 //! reading: that is the broadcast.
 
@@ -16,6 +16,9 @@ use store::{Store, StoreError};
 
 /// How long a page is believed. A restock is seen everywhere within this and the stream's delay.
 pub const FRESH_FOR_MS: i64 = 300;
+/// How long a bucket that was found too empty is not tried again, unless the page has told meanwhile that it closed and opened. A
+/// unit that comes back into it is seen within this.
+const FOUND_FOR_MS: i64 = 1_000;
 /// Items remembered; a sale has at most 40.
 const CAPACITY: usize = 1_000;
 
@@ -43,10 +46,9 @@ struct View {
     read_at_ms: Option<i64>,
     /// The page in use; `None`: nothing was open anywhere at the last reading.
     page: Option<PageNo>,
-    version: u64,
     open: BTreeSet<BucketNo>,
-    /// Buckets of the page that were found to have at most so many.
-    at_most: HashMap<BucketNo, u32>,
+    /// Buckets of the page that were found to have at most so many, and when.
+    at_most: HashMap<BucketNo, (u32, i64)>,
     /// How many buckets the item had at the last reading: a restock makes more.
     buckets: u32,
 }
@@ -83,9 +85,9 @@ impl Gate {
     }
 
     /// Notes that a bucket was found to have only `free` units.
-    pub async fn found(&self, offer: &Offer, bucket: BucketNo, free: u32) {
+    pub async fn found(&self, offer: &Offer, bucket: BucketNo, free: u32, now: Timestamp) {
         let view = self.view(offer);
-        view.lock().await.at_most.insert(bucket, free);
+        view.lock().await.at_most.insert(bucket, (free, now.as_millisecond()));
     }
 
     fn view(&self, offer: &Offer) -> Arc<tokio::sync::Mutex<View>> {
@@ -138,9 +140,8 @@ impl View {
         let mut read: HashMap<PageNo, Page> = store.pages(offer, &numbers).await?.into_iter().collect();
         let mut content = |page| read.remove(&page).unwrap_or_else(|| Page::untold(page, buckets));
         let mut open: Vec<(PageNo, Page)> = numbers.into_iter().map(|page| (page, content(page))).collect();
-        let used_up = |page: PageNo| {
-            self.page == Some(page) && !self.open.iter().any(|bucket| self.at_most.get(bucket) != Some(&0))
-        };
+        let is_empty = |bucket: &BucketNo| matches!(self.at_most.get(bucket), Some((0, _)));
+        let used_up = |page: PageNo| self.page == Some(page) && self.open.iter().all(is_empty);
         open.retain(|(page, content)| !content.open.is_empty() && !used_up(*page));
         let chosen = match open.len() {
             0 => None,
@@ -155,21 +156,22 @@ impl View {
         self.buckets = buckets;
         let number = page.as_ref().map(|(number, _)| *number);
         let content = page.map(|(_, content)| content).unwrap_or_default();
-        // A page told nothing new: what was found since still holds. Otherwise buckets may have opened again.
-        if number != self.page || content.version != self.version {
-            self.at_most.clear();
-        }
-        (self.page, self.version, self.open) = (number, content.version, content.open);
+        // What was found on this page holds a little longer, unless the page says that the bucket has closed since.
+        let keep = number == self.page;
+        self.at_most.retain(|bucket, (_, found_at_ms)| {
+            keep && content.open.contains(bucket) && (0..FOUND_FOR_MS).contains(&(now_ms - *found_at_ms))
+        });
+        (self.page, self.open) = (number, content.open);
     }
 
     fn choose(&self, quantity: u32, roll: u32) -> Option<BucketNo> {
-        let has = |bucket: &&BucketNo| self.at_most.get(bucket).is_none_or(|at_most| *at_most >= quantity);
+        let has = |bucket: &&BucketNo| self.at_most.get(bucket).is_none_or(|(at_most, _)| *at_most >= quantity);
         let candidates: Vec<BucketNo> = self.open.iter().filter(has).copied().collect();
         candidates.get(index(roll, candidates.len())).copied()
     }
 
     fn best_seen(&self) -> u32 {
-        self.open.iter().filter_map(|bucket| self.at_most.get(bucket)).copied().max().unwrap_or(0)
+        self.open.iter().filter_map(|bucket| self.at_most.get(bucket)).map(|(at_most, _)| *at_most).max().unwrap_or(0)
     }
 }
 

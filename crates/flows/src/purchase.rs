@@ -255,7 +255,7 @@ impl Seckill {
         for tried in 1..=BUCKETS_TRIED {
             match self.store.hold(offer, claim.bucket, &claim.order, claim.quantity).await? {
                 Hold::Held => return Ok(claim),
-                Hold::Full { free } => self.gate.found(offer, claim.bucket, free).await,
+                Hold::Full { free } => self.gate.found(offer, claim.bucket, free, purchase.now).await,
             }
             roll = roll.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
             let next = match tried {

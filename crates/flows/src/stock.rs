@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use domain::Timestamp;
-use domain::bucket::{MAX_SEGMENTS, MAX_STOCK, Segment};
+use domain::bucket::{BucketNo, MAX_SEGMENTS, MAX_STOCK, Segment};
 use domain::ids::{IdempotencyKey, Offer, SaleId};
 use domain::sale::{Item, Sale, SaleChange, SaleState, SaleWithItems};
-use futures::stream::{self, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use store::{SaleWrite, Store, StoreError};
 
 use crate::set_up::SetUpError;
@@ -98,10 +98,10 @@ pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: I
     let mut first = item.laid_out;
     while first < buckets && Instant::now() < until {
         let end = first.saturating_add(NOTED_EVERY).min(buckets);
-        let caps = (first..end).filter_map(|bucket| item.layout.cap(bucket).map(|cap| (bucket, cap)));
-        stream::iter(caps.map(Ok::<_, StoreError>))
-            .try_for_each_concurrent(AT_ONCE, |(bucket, cap)| store.lay_out(offer, bucket, cap))
-            .await?;
+        let caps: Vec<(BucketNo, u32)> =
+            (first..end).filter_map(|bucket| item.layout.cap(bucket).map(|cap| (bucket, cap))).collect();
+        let writes: Vec<_> = caps.into_iter().map(|(bucket, cap)| store.lay_out(offer, bucket, cap)).collect();
+        stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         store.note_laid_out(offer, end).await?;
         first = end;
     }

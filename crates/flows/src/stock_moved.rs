@@ -6,7 +6,7 @@
 
 use domain::Timestamp;
 use domain::availability::{Change, page_changes};
-use domain::bucket::movements;
+use domain::bucket::{Movement, movements};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use store::{Store, StoreError};
 
@@ -28,12 +28,15 @@ pub async fn stock_moved(store: &Store, changes: Vec<StockChange>) -> Result<(),
     for ((offer, page), change) in page_changes(&only_changes) {
         store.turn_page(&offer, page, &change).await?;
     }
-    let moved = changes.iter().flat_map(|StockChange { change, at }| {
-        movements(change.old.as_ref(), &change.new).into_iter().map(move |movement| (change, movement, *at))
-    });
-    stream::iter(moved)
-        .map(|(change, movement, at)| async move { store.record(&change.offer, change.bucket, &movement, at).await })
-        .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await
+    let mut moved = Vec::new();
+    for StockChange { change, at } in &changes {
+        moved.extend(movements(change.old.as_ref(), &change.new).into_iter().map(|movement| (change, movement, *at)));
+    }
+    let record = |(change, movement, at): &(&Change, Movement, Timestamp)| {
+        let (store, offer, bucket, movement, at) =
+            (store.clone(), change.offer.clone(), change.bucket, movement.clone(), *at);
+        async move { store.record(&offer, bucket, &movement, at).await }
+    };
+    let writes: Vec<_> = moved.iter().map(record).collect();
+    stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
 }

@@ -1,0 +1,38 @@
+//! A crowd at the real binaries.
+
+use futures::stream::{self, StreamExt};
+use serde_json::json;
+
+use crate::shop::{Shop, press, until};
+
+#[tokio::test]
+async fn every_unit_is_sold_once() {
+    const UNITS: u32 = 200;
+    const BUYERS: u32 = 400;
+    let shop = Shop::open().await;
+    let sale = shop.sale(UNITS, 1, 900).await;
+    let presses = stream::iter(0..BUYERS).map(|n| {
+        let (shop, sale) = (&shop, &sale);
+        async move {
+            let buyer = shop.buyer(&format!("buyer {n}")).await;
+            loop {
+                let answer = press(&buyer, sale).await;
+                match (answer.status, answer.code()) {
+                    (202, _) => return true,
+                    (409, "SOLD_OUT") => return false,
+                    (503 | 429, _) => {}
+                    _ => panic!("{answer:?}"),
+                }
+            }
+        }
+    });
+    let accepted = presses.buffer_unordered(64).filter(|accepted| std::future::ready(*accepted)).count().await;
+    assert_eq!(accepted, UNITS as usize);
+    let audit = until(30, "every order is there", async || {
+        let audit = shop.audit(&sale).await;
+        (audit["orders"]["PENDING_PAYMENT"] == json!(UNITS)).then_some(audit)
+    })
+    .await;
+    assert_eq!((&audit["free"], &audit["held"], &audit["drift"]), (&json!(0), &json!(UNITS), &json!(0)));
+    shop.close().await;
+}

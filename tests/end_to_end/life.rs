@@ -1,0 +1,141 @@
+//! A sale's life, as a buyer and an operator see it.
+
+use std::time::{Duration, Instant};
+
+use crate::shop::{Shop, press, status, until};
+use serde_json::json;
+
+#[tokio::test]
+async fn buy_see_the_order_let_it_time_out_and_buy_again() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(10, 1, 3).await;
+    let alice = shop.buyer("alice").await;
+
+    let accepted = press(&alice, &sale).await;
+    assert_eq!((accepted.status, &accepted.body["status"]), (202, &json!("QUEUED")), "{accepted:?}");
+    let order = accepted.body["orderId"].as_str().unwrap().to_owned();
+    let pending = status(&alice, &order, "PENDING_PAYMENT", 10).await;
+    assert_eq!(pending["amount"], 69_900);
+    assert_eq!(pending["currency"], "CNY");
+    assert_eq!(pending["itemName"], "Phone");
+
+    let again = press(&alice, &sale).await;
+    assert_eq!((again.status, again.code()), (409, "DUPLICATE_ORDER"));
+    assert_eq!(again.body["orderId"], order.as_str());
+
+    let other = shop.buyer("mallory").await.get(&format!("/orders/{order}")).await;
+    assert_eq!((other.status, other.code()), (404, "UNKNOWN_ORDER"), "another's order does not exist");
+
+    let closed = status(&alice, &order, "CLOSED", 15).await;
+    assert_eq!(closed["reason"], "TIMED_OUT");
+    let audit = shop.audit(&sale).await;
+    assert_eq!((&audit["free"], &audit["held"], &audit["drift"]), (&json!(10), &json!(0), &json!(0)));
+
+    let second = press(&alice, &sale).await;
+    assert_eq!(second.status, 202, "{second:?}");
+    let second = second.body["orderId"].as_str().unwrap().to_owned();
+    assert_ne!(second, order);
+    status(&alice, &second, "PENDING_PAYMENT", 10).await;
+    let orders = alice.get("/orders").await;
+    let listed: Vec<_> =
+        orders.body["orders"].as_array().unwrap().iter().map(|order| order["orderId"].clone()).collect();
+    assert_eq!(listed, [json!(second), json!(order)], "the newest first");
+
+    // The ledger, written from the stock's stream.
+    let ledger = &shop.cloud.stack().tables.iter().find(|table| table.logical_id == "LedgerTable").unwrap().name;
+    let client = aws_sdk_dynamodb::Client::new(&local_cloud::wire::Wire::new(shop.cloud.cloud().clone()).sdk_config());
+    until(10, "the ledger has three entries", async || {
+        let rows = client.scan().table_name(ledger).send().await.unwrap().items.unwrap();
+        (rows.len() == 3).then_some(())
+    })
+    .await;
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn cancel_gives_the_unit_back_and_a_sold_out_item_opens_within_two_seconds() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(1, 1, 900).await;
+    let (alice, bob) = (shop.buyer("alice").await, shop.buyer("bob").await);
+    let order = press(&alice, &sale).await.body["orderId"].as_str().unwrap().to_owned();
+    status(&alice, &order, "PENDING_PAYMENT", 10).await;
+    until(5, "bob sees that it is sold out", async || (press(&bob, &sale).await.code() == "SOLD_OUT").then_some(()))
+        .await;
+    let seen = shop.api.send("GET", &format!("/sales/{sale}"), &[], "").await;
+    assert_eq!(seen.status, 200, "no token is needed to look");
+
+    let cancelled = alice.post(&format!("/orders/{order}/cancel"), &json!({})).await;
+    assert_eq!((cancelled.status, &cancelled.body["reason"]), (200, &json!("CANCELLED")), "{cancelled:?}");
+    let began = Instant::now();
+    until(2, "bob buys after the cancel", async || (press(&bob, &sale).await.status == 202).then_some(())).await;
+    assert!(began.elapsed() < Duration::from_secs(2));
+
+    until(5, "carol sees that it is sold out", async || {
+        let carol = shop.buyer("carol").await;
+        (press(&carol, &sale).await.code() == "SOLD_OUT").then_some(())
+    })
+    .await;
+    let restocked =
+        shop.operator.post(&format!("/admin/sales/{sale}/items/phone/restock"), &json!({ "quantity": 5 })).await;
+    assert_eq!(restocked.status, 200, "{restocked:?}");
+    let carol = shop.buyer("carol").await;
+    until(2, "carol buys after the restock", async || (press(&carol, &sale).await.status == 202).then_some(())).await;
+
+    let twice = alice.post(&format!("/orders/{order}/cancel"), &json!({})).await;
+    assert_eq!(twice.status, 200, "cancelling again is the same cancel");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn pause_resume_and_close() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(10, 1, 900).await;
+    let alice = shop.buyer("alice").await;
+    let change = async |change: &str| shop.operator.post(&format!("/admin/sales/{sale}/{change}"), &json!({})).await;
+    assert_eq!(change("pause").await.body["status"], "PAUSED");
+    until(2, "the pause is seen", async || (press(&alice, &sale).await.code() == "PAUSED").then_some(())).await;
+    assert_eq!(change("resume").await.body["status"], "OPEN");
+    until(2, "the resume is seen", async || (press(&alice, &sale).await.status == 202).then_some(())).await;
+    assert_eq!(change("close").await.body["status"], "CLOSED");
+    let bob = shop.buyer("bob").await;
+    until(2, "the close is seen", async || (press(&bob, &sale).await.code() == "ENDED").then_some(())).await;
+    assert_eq!(change("resume").await.code(), "WRONG_STATE");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_key_gets_the_same_answer() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(10, 2, 900).await;
+    let alice = shop.buyer("alice").await;
+    let body = |quantity: u32| json!({ "saleId": sale, "itemId": "phone", "quantity": quantity }).to_string();
+    let key = [("idempotency-key", "0b7f1c1e")];
+    let first = alice.with("POST", "/seckill", &key, body(1)).await;
+    let again = alice.with("POST", "/seckill", &key, body(1)).await;
+    assert_eq!((first.status, again.status), (202, 202));
+    assert_eq!(first.body, again.body);
+    let other = alice.with("POST", "/seckill", &key, body(2)).await;
+    assert_eq!((other.status, other.code()), (422, "IDEMPOTENCY_MISMATCH"));
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_poison_message_is_kept_with_its_reason_and_hurts_nobody() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(10, 1, 900).await;
+    let alice = shop.buyer("alice").await;
+    let queue = |id: &str| shop.cloud.stack().queues.iter().find(|queue| queue.logical_id == id).unwrap().name.clone();
+    let sqs = &shop.cloud.cloud().sqs;
+    for poison in ["not json", r#"{"version":99}"#] {
+        sqs.send(&queue("OrdersQueue"), local_cloud::engine::sqs::Outgoing::text(poison)).await.unwrap();
+    }
+    let order = press(&alice, &sale).await.body["orderId"].as_str().unwrap().to_owned();
+    status(&alice, &order, "PENDING_PAYMENT", 10).await;
+    until(10, "both are dead letters", async || {
+        (sqs.counts(&queue("OrdersDeadLetters")).await.unwrap().visible == 2).then_some(())
+    })
+    .await;
+    let dead = sqs.receive(&queue("OrdersDeadLetters"), Default::default()).await.unwrap();
+    assert!(dead.iter().all(|message| message.attributes.contains_key("reason")), "{dead:?}");
+    shop.close().await;
+}

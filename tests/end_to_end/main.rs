@@ -1,0 +1,14 @@
+//! The deployed binaries on the local cloud, from template.yaml, over HTTP.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::panic
+)]
+
+mod bad_input;
+mod crowd;
+mod life;
+mod shop;

@@ -1,0 +1,120 @@
+//! A shop: the local cloud with the real bootstraps, an operator, and a sale.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use local_cloud::run::{LocalCloud, Options};
+use seckill_tests::http::{Answer, Api, User};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) struct Shop {
+    pub(crate) cloud: LocalCloud,
+    pub(crate) api: Api,
+    pub(crate) operator: User,
+    _data: TempDir,
+}
+
+/// The directory with the binaries: where this test's own binary came from.
+fn binaries() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+impl Shop {
+    pub(crate) async fn open() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+        let binaries = binaries();
+        let arguments = [
+            "seckill-local".as_ref(),
+            "--template".as_ref(),
+            template.as_os_str(),
+            "--data-dir".as_ref(),
+            data.path().as_os_str(),
+            "--binaries".as_ref(),
+            binaries.as_os_str(),
+            "--port".as_ref(),
+            "0".as_ref(),
+        ];
+        let options = Options::parse_from(arguments);
+        let cloud = LocalCloud::start(&options).await.unwrap_or_else(|error| panic!("{error}"));
+        let api = Api::new(cloud.base_url());
+        let operator = api.user("operator", "seckill/admin").await;
+        Self { cloud, api, operator, _data: data }
+    }
+
+    pub(crate) async fn close(self) {
+        self.cloud.stop().await;
+    }
+
+    /// Creates and preheats a sale of one item that is on. Returns its id.
+    pub(crate) async fn sale(&self, stock: u32, limit: u32, payment_window_s: u32) -> String {
+        let created = self.operator.post("/admin/sales", &sale(stock, limit, payment_window_s)).await;
+        assert_eq!(created.status, 201, "{created:?}");
+        assert_eq!(created.body["status"], "DRAFT");
+        let id = created.body["saleId"].as_str().unwrap().to_owned();
+        let preheated = self.operator.post(&format!("/admin/sales/{id}/preheat"), &json!({})).await;
+        assert_eq!((preheated.status, &preheated.body["status"]), (200, &json!("OPEN")), "{preheated:?}");
+        id
+    }
+
+    pub(crate) async fn buyer(&self, name: &str) -> User {
+        self.api.user(name, "").await
+    }
+
+    pub(crate) async fn audit(&self, sale: &str) -> Value {
+        let audit = self.operator.get(&format!("/admin/sales/{sale}/audit")).await;
+        assert_eq!(audit.status, 200, "{audit:?}");
+        audit.body["items"][0].clone()
+    }
+}
+
+/// A sale that began an hour ago and goes on for a day.
+#[expect(clippy::disallowed_methods, reason = "the deployed binaries go by the wall clock, so the sale must too")]
+pub(crate) fn sale(stock: u32, limit: u32, payment_window_s: u32) -> Value {
+    let now = jiff::Timestamp::now();
+    let hour = jiff::SignedDuration::from_hours(1);
+    json!({
+        "name": "11.11",
+        "startsAt": now.saturating_sub(hour).unwrap().to_string(),
+        "endsAt": now.saturating_add(hour * 24).unwrap().to_string(),
+        "paymentWindowSeconds": payment_window_s,
+        "items": [{
+            "itemId": "phone",
+            "name": "Phone",
+            "price": 69900,
+            "originalPrice": 99900,
+            "currency": "CNY",
+            "stock": stock,
+            "limitPerBuyer": limit,
+        }],
+    })
+}
+
+pub(crate) async fn press(buyer: &User, sale: &str) -> Answer {
+    buyer.post("/seckill", &json!({ "saleId": sale, "itemId": "phone", "quantity": 1 })).await
+}
+
+/// Asks again until `done`, at most `seconds`.
+pub(crate) async fn until<T>(seconds: u64, what: &str, done: impl AsyncFn() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(value) = done().await {
+            return value;
+        }
+        assert!(began.elapsed() < Duration::from_secs(seconds), "after {seconds} s: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until an order has a status.
+pub(crate) async fn status(buyer: &User, order: &str, status: &str, seconds: u64) -> Value {
+    until(seconds, &format!("{order} is {status}"), async || {
+        let answer = buyer.get(&format!("/orders/{order}")).await;
+        assert_eq!(answer.status, 200, "an accepted purchase is known: {answer:?}");
+        (answer.body["status"] == status).then_some(answer.body)
+    })
+    .await
+}

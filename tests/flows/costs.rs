@@ -1,0 +1,116 @@
+//! What each thing costs, in calls and write units: exact, and the same for a small sale and a large one.
+
+use flows::close::{Cause, close};
+use flows::gate::FRESH_FOR_MS;
+use flows::purchase::Refusal;
+use seckill_tests::world::World;
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_purchase_is_two_writes_and_a_message() {
+    let world = World::new().await;
+    let offer = world.sale(100, 1).await;
+    let seckill = world.environment();
+    // The first press reads the sale and the page; from then on they are in memory.
+    seckill.purchase(&world.asks(&offer, "first", 1, None)).await.unwrap();
+
+    for key in [None, Some("key")] {
+        world.wire.forget_calls();
+        seckill.purchase(&world.asks(&offer, &format!("buyer {key:?}"), 1, key)).await.unwrap();
+        assert_eq!(world.cost(), (vec!["UpdateItem".into(), "UpdateItem".into(), "SendMessage".into()], 2.0));
+    }
+}
+
+#[tokio::test]
+async fn a_second_press_is_one_call_and_touches_no_stock() {
+    let world = World::new().await;
+    let offer = world.sale(100, 1).await;
+    let seckill = world.environment();
+    let order = seckill.purchase(&world.asks(&offer, "alice", 1, None)).await.unwrap().order;
+    let before = world.buckets(&offer).await;
+
+    world.wire.forget_calls();
+    let refusal = seckill.purchase(&world.asks(&offer, "alice", 1, None)).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Duplicate(first) if first == order));
+    assert_eq!(world.cost().0, ["UpdateItem"]);
+    assert_eq!(world.buckets(&offer).await, before);
+}
+
+#[tokio::test]
+async fn sold_out_is_refused_from_memory_and_read_once_by_a_crowd() {
+    let world = World::new().await;
+    let offer = world.sale(3, 1).await;
+    let seckill = world.environment();
+    for buyer in ["a", "b", "c"] {
+        seckill.purchase(&world.asks(&offer, buyer, 1, None)).await.unwrap();
+    }
+    world.stream().await;
+    world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
+    let sold_out = async |buyer: &str| {
+        let refusal = seckill.purchase(&world.asks(&offer, buyer, 1, None)).await.unwrap_err();
+        assert!(matches!(refusal, Refusal::SoldOut { available: 0 }), "{refusal}");
+    };
+    sold_out("d").await;
+
+    world.wire.forget_calls();
+    sold_out("e").await;
+    assert_eq!(world.cost().0, [""; 0], "no call while the page is fresh");
+
+    world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
+    let buyers: Vec<String> = (0..50).map(|n| format!("crowd-{n}")).collect();
+    futures::future::join_all(buyers.iter().map(|buyer| sold_out(buyer))).await;
+    assert_eq!(world.cost().0, ["GetItem"], "one read, shared by fifty");
+}
+
+#[tokio::test]
+async fn a_whole_life_costs_seven_write_units() {
+    let world = World::new().await;
+    let offer = world.sale(100, 1).await;
+    world.wire.forget_calls();
+    let order = world.buys(&offer, "alice").await;
+    world.consume().await;
+    world.pass(901);
+    assert_eq!(world.deadlines().await, 1);
+    assert_eq!(world.order(&order).await.unwrap().status.as_str(), "CLOSED");
+    let (calls, units) = world.cost();
+    // Claim, hold; claim ORDERED, order; CLOSED, claim dropped, units released.
+    assert_eq!(units, 7.0, "{calls:?}");
+
+    world.wire.forget_calls();
+    world.stream().await;
+    // Deduct and roll back. The bucket neither opened nor closed, so no page was turned.
+    assert_eq!(world.cost().1, 2.0, "the ledger, written from the stock's stream");
+    assert_eq!(world.store.entries(&order).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_full_bucket_is_one_write_unit() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    assert_eq!(world.buckets(&offer).await.len(), 1);
+    let mut orders = Vec::new();
+    for n in 0..24 {
+        orders.push(world.buys(&offer, &format!("buyer {n}")).await);
+    }
+    world.consume().await;
+    world.wire.forget_calls();
+    close(&world.store, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
+    assert_eq!(world.cost().1, 3.0);
+}
+
+#[tokio::test]
+async fn two_hundred_thousand_units_cost_the_same_as_a_thousand() {
+    let mut costs = Vec::new();
+    for stock in [1_000, 200_000] {
+        let world = World::new().await;
+        let offer = world.sale(stock, 1).await;
+        assert_eq!(world.item(&offer).await.layout.total(), u64::from(stock));
+        assert_eq!(world.item(&offer).await.laid_out, world.item(&offer).await.layout.buckets());
+        let seckill = world.environment();
+        seckill.purchase(&world.asks(&offer, "first", 1, None)).await.unwrap();
+        world.wire.forget_calls();
+        seckill.purchase(&world.asks(&offer, "second", 1, None)).await.unwrap();
+        costs.push(world.cost());
+    }
+    assert_eq!(costs[0], costs[1]);
+}

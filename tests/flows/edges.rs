@@ -1,0 +1,233 @@
+//! The edges of a sale, of a buyer's keys, and of quantities.
+
+use std::time::Duration;
+
+use domain::sale::SaleChange;
+use flows::gate::FRESH_FOR_MS;
+use flows::purchase::Refusal;
+use flows::set_up::{SetUpError, change, edit};
+use seckill_tests::world::{START_MS, World, far, form};
+
+#[tokio::test]
+async fn nobody_buys_before_the_start_or_from_the_end_on() {
+    let world = World::new().await;
+    let offer = world.preheated(10, 1).await;
+    let at = |ms: i64| world.clock.advance(Duration::from_millis((START_MS + ms - world.clock.now_ms()) as u64));
+    at(-1_000);
+    assert!(matches!(world.press(&offer, "a").await, Err(Refusal::NotStarted)));
+    at(-1);
+    assert!(matches!(world.press(&offer, "a").await, Err(Refusal::NotStarted)));
+    at(0);
+    assert!(world.press(&offer, "a").await.is_ok());
+    at(3_599_999);
+    assert!(world.press(&offer, "b").await.is_ok());
+    at(3_600_000);
+    assert!(matches!(world.press(&offer, "c").await, Err(Refusal::Ended)));
+}
+
+#[tokio::test]
+async fn a_pause_is_seen_within_a_second_by_a_function_that_is_running() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&offer, "a", 1, None)).await.unwrap();
+    change(&world.store, &offer.sale, SaleChange::Pause, world.now()).await.unwrap();
+    world.pass(1);
+    let refused = seckill.purchase(&world.asks(&offer, "b", 1, None)).await;
+    assert!(matches!(refused, Err(Refusal::Paused)));
+    change(&world.store, &offer.sale, SaleChange::Resume, world.now()).await.unwrap();
+    world.pass(1);
+    seckill.purchase(&world.asks(&offer, "b", 1, None)).await.unwrap();
+    change(&world.store, &offer.sale, SaleChange::Close, world.now()).await.unwrap();
+    world.pass(1);
+    assert!(matches!(seckill.purchase(&world.asks(&offer, "c", 1, None)).await, Err(Refusal::Ended)));
+    let resumed = change(&world.store, &offer.sale, SaleChange::Resume, world.now()).await;
+    assert!(matches!(resumed, Err(SetUpError::WrongState(_))));
+}
+
+#[tokio::test]
+async fn unknown_sales_and_items_are_refused() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let mut other = offer.clone();
+    other.item = "nothing".parse().unwrap();
+    assert!(matches!(world.press(&other, "a").await, Err(Refusal::UnknownItem)));
+    other.sale = "nowhere".parse().unwrap();
+    assert!(matches!(world.press(&other, "a").await, Err(Refusal::UnknownSale)));
+}
+
+#[tokio::test]
+async fn a_key_gets_the_same_answer_whatever_became_of_the_sale() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
+    world.settle_down().await;
+    world.pass(1);
+    let again = async || world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
+    assert_eq!(again().await, order, "sold out now");
+    assert!(matches!(world.press(&offer, "bob").await, Err(Refusal::SoldOut { .. })));
+    world.pass(3_600);
+    assert_eq!(again().await, order, "the sale is over");
+    world.settle_down().await;
+    assert_eq!(again().await, order, "the order has timed out");
+    let other = world.environment().purchase(&world.asks(&offer, "bob", 1, Some("k"))).await;
+    assert!(matches!(other, Err(Refusal::Ended)), "another buyer's key is another key");
+}
+
+#[tokio::test]
+async fn a_key_is_for_one_request() {
+    let world = World::new().await;
+    let offer = world.sale(50, 2).await;
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap();
+    let mismatch = seckill.purchase(&world.asks(&offer, "alice", 2, Some("k"))).await;
+    assert!(matches!(mismatch, Err(Refusal::Mismatch)));
+    assert_eq!(world.figures(&offer).await.1, 1);
+}
+
+#[tokio::test]
+async fn a_buyer_may_buy_again_after_a_cancel_and_after_a_timeout() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    for round in 0..20 {
+        let key = format!("key {round}").replace(' ', "-");
+        let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some(&key))).await.unwrap().order;
+        world.consume().await;
+        if round % 2 == 0 {
+            flows::close::close(&world.store, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+        } else {
+            world.pass(901);
+        }
+        world.settle_down().await;
+        world.pass(1);
+        if round % 4 == 3 {
+            world.clock.advance(Duration::from_millis(1));
+        }
+        if world.clock.now_ms() >= START_MS + 3_000_000 {
+            break;
+        }
+    }
+    let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
+    assert!(claims.claims.is_empty());
+    assert!(claims.keys.len() <= domain::claim::MAX_KEYS, "old answers are forgotten");
+    assert_eq!(world.figures(&offer).await, (1, 0, 0));
+}
+
+#[tokio::test]
+async fn a_quantity_that_no_bucket_has_is_refused_with_what_there_is() {
+    let world = World::new().await;
+    let offer = world.sale(10, 5).await;
+    let seckill = world.environment();
+    for (buyer, quantity) in [("a", 4), ("b", 4)] {
+        seckill.purchase(&world.asks(&offer, buyer, quantity, None)).await.unwrap();
+    }
+    let refusal = seckill.purchase(&world.asks(&offer, "c", 3, None)).await.unwrap_err();
+    assert!(matches!(refusal, Refusal::SoldOut { available: 2 }), "{refusal:?}");
+    seckill.purchase(&world.asks(&offer, "c", 2, None)).await.unwrap();
+    let over = seckill.purchase(&world.asks(&offer, "d", 6, None)).await;
+    assert!(matches!(over, Err(Refusal::LimitExceeded { limit: 5 })));
+    assert_eq!(world.figures(&offer).await, (0, 10, 0));
+}
+
+#[tokio::test]
+async fn preheating_again_never_resets_stock() {
+    let world = World::new().await;
+    let offer = world.sale(50, 1).await;
+    for n in 0..20 {
+        world.buys(&offer, &format!("buyer {n}")).await;
+    }
+    let before = world.buckets(&offer).await;
+    world.preheat(&offer).await;
+    assert_eq!(world.buckets(&offer).await, before);
+}
+
+#[tokio::test]
+async fn a_restock_with_the_same_key_is_one_restock() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    world.restock(&offer, 5, Some("delivery-1")).await;
+    world.restock(&offer, 5, Some("delivery-1")).await;
+    world.restock(&offer, 5, Some("delivery-2")).await;
+    assert_eq!(world.figures(&offer).await, (20, 0, 0));
+    assert_eq!(world.item(&offer).await.layout.total(), 20);
+}
+
+#[tokio::test]
+async fn a_sold_out_item_opens_again_on_every_running_function() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    let environments: Vec<_> = (0..4).map(|_| world.environment()).collect();
+    let order = environments[0].purchase(&world.asks(&offer, "a", 1, None)).await.unwrap().order;
+    world.consume().await;
+    world.stream().await;
+    world.pass(1);
+    for seckill in &environments {
+        assert!(matches!(seckill.purchase(&world.asks(&offer, "b", 1, None)).await, Err(Refusal::SoldOut { .. })));
+    }
+
+    // Restock: seen once the stream has told, and a function's page and settings are older than a second.
+    world.restock(&offer, 3, None).await;
+    world.stream().await;
+    world.pass(1);
+    for (n, seckill) in environments.iter().enumerate().take(3) {
+        seckill.purchase(&world.asks(&offer, &format!("r{n}"), 1, None)).await.unwrap();
+    }
+    world.settle_down().await;
+
+    // A cancel: the same.
+    flows::close::close(&world.store, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    world.stream().await;
+    world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
+    environments[3].purchase(&world.asks(&offer, "c", 1, None)).await.unwrap();
+    assert_eq!(world.figures(&offer).await, (0, 4, 0));
+}
+
+#[tokio::test]
+async fn rate_limits_of_the_sale_hold() {
+    let world = World::new().await;
+    let offer = world.preheated(50, 1).await;
+    let mut limited = form(50, 1);
+    (limited.buyer_cooldown_ms, limited.item_rate_per_second) = (2_000, Some(3));
+    edit(&world.store, &offer.sale, limited, world.now()).await.unwrap();
+    world.pass(3_600);
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&offer, "a", 1, None)).await.unwrap();
+    let again = seckill.purchase(&world.asks(&offer, "a", 1, None)).await;
+    assert!(matches!(again, Err(Refusal::RateLimited { retry_after_ms: 2_000 })), "{again:?}");
+    seckill.purchase(&world.asks(&offer, "b", 1, None)).await.unwrap();
+    seckill.purchase(&world.asks(&offer, "c", 1, None)).await.unwrap();
+    let fourth = seckill.purchase(&world.asks(&offer, "d", 1, None)).await;
+    assert!(matches!(fourth, Err(Refusal::RateLimited { .. })));
+    world.pass(1);
+    seckill.purchase(&world.asks(&offer, "e", 1, None)).await.unwrap();
+}
+
+#[tokio::test]
+async fn goods_on_sale_cannot_be_edited() {
+    let world = World::new().await;
+    let offer = world.preheated(50, 1).await;
+    let mut cheaper = form(50, 1);
+    cheaper.items[0].price = 1;
+    assert!(matches!(edit(&world.store, &offer.sale, cheaper, world.now()).await, Err(SetUpError::WrongState(_))));
+    let mut renamed = form(50, 1);
+    (renamed.name, renamed.items[0].name) = ("Tonight".into(), "Red phone".into());
+    let sale = edit(&world.store, &offer.sale, renamed, world.now()).await.unwrap();
+    assert_eq!((sale.sale.name.as_str(), sale.items[&offer.item].name.as_str()), ("Tonight", "Red phone"));
+    assert_eq!(sale.items[&offer.item].layout.total(), 50);
+}
+
+#[tokio::test]
+async fn a_draft_can_be_edited_whole_and_two_operators_do_not_overwrite_each_other() {
+    let world = World::new().await;
+    let id: domain::ids::SaleId = "sale".parse().unwrap();
+    flows::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await.unwrap();
+    let again = flows::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await;
+    assert!(matches!(again, Err(SetUpError::Changed)));
+    let mut other = form(7, 1);
+    other.items[0].id = "tablet".parse().unwrap();
+    let edited = edit(&world.store, &id, other, world.now()).await.unwrap();
+    assert_eq!(edited.items.keys().map(|id| id.as_str()).collect::<Vec<_>>(), ["tablet"]);
+    let stale = domain::sale::Sale { version: 2, ..edited.sale.clone() };
+    assert_eq!(world.store.put_sale_row(&stale, false).await.unwrap(), store::SaleWrite::Changed);
+    flows::stock::preheat(&world.store, &id, world.now(), far()).await.unwrap();
+}

@@ -1,0 +1,17 @@
+//! The flows on in-process engines, through the real SDK, on a driven clock.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::panic
+)]
+
+mod costs;
+mod crashes;
+mod crowd;
+mod edges;
+mod outages;
+mod races;
+mod repairs;

@@ -1,0 +1,128 @@
+//! A service is down: what was accepted is not lost, what was not accepted is not half done.
+
+use domain::order::Status;
+use flows::purchase::Refusal;
+use local_cloud::engine::Service;
+use local_cloud::wire::{Fault, Loss};
+use seckill_tests::world::World;
+
+#[tokio::test]
+async fn the_queue_is_down_during_a_purchase() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    world.fault(|call| match call.service {
+        Service::Sqs => Fault::NotApplied(Loss::Timeout),
+        _ => Fault::None,
+    });
+    let accepted = world.press(&offer, "alice").await.unwrap();
+    assert!(accepted.unsent.is_some());
+    world.mend();
+    world.settle_down().await;
+    assert_eq!(world.order(&accepted.order).await, None, "nobody knows of it yet");
+
+    world.pass(61);
+    assert_eq!(world.reconcile().await.sent_again, 1);
+    world.settle_down().await;
+    let order = world.order(&accepted.order).await.unwrap();
+    assert_eq!((order.status, order.buyer_name.as_str(), order.amount), (Status::PendingPayment, "alice", 69_900));
+}
+
+#[tokio::test]
+async fn scheduler_is_down_during_order_creation() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    world.fault(|call| match call.service {
+        Service::Scheduler => Fault::ServerError,
+        _ => Fault::None,
+    });
+    assert_eq!(world.consume().await, 0, "the message stays in the queue");
+    let order = world.order(&id).await.unwrap();
+    assert_eq!(order.status, Status::PendingPayment, "the buyer can pay all the same");
+
+    // It is back before the message comes again: one order, one schedule.
+    world.mend();
+    world.pass(180);
+    assert_eq!(world.consume().await, 1);
+    assert_eq!(world.order(&id).await, Some(order));
+    assert_eq!(world.state().await["schedules"], [id.as_str()]);
+}
+
+#[tokio::test]
+async fn scheduler_never_comes_back() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    world.fault(|call| match call.service {
+        Service::Scheduler => Fault::ServerError,
+        _ => Fault::None,
+    });
+    world.consume().await;
+    world.pass(900 + 89);
+    assert_eq!(world.reconcile().await.closed, 0, "not before the margin has passed");
+    world.pass(1);
+    assert_eq!(world.reconcile().await.closed, 1);
+    assert_eq!(world.order(&id).await.unwrap().status, Status::Closed);
+    assert_eq!(world.figures(&offer).await, (10, 0, 0));
+}
+
+#[tokio::test]
+async fn the_database_is_down() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&offer, "first", 1, None)).await.unwrap();
+    for fault in [Fault::Throttled, Fault::ServerError, Fault::NotApplied(Loss::Io)] {
+        world.fault(move |call| match call.service {
+            Service::DynamoDb => fault,
+            _ => Fault::None,
+        });
+        let refused = seckill.purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
+        assert!(matches!(refused, Err(Refusal::Unavailable(ref error)) if error.may_pass()), "{fault:?}: {refused:?}");
+        world.mend();
+    }
+    assert_eq!(world.figures(&offer).await, (9, 1, 0));
+    let order = seckill.purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
+    world.settle_down().await;
+    assert!(world.order(&order).await.is_some());
+}
+
+/// The hold's answer is lost for good, so the buyer is told to try again. The next try goes on with the same order, whether the
+/// hold had worked or not: one unit, one order.
+#[tokio::test]
+async fn a_hold_without_an_answer_is_asked_again_at_the_same_bucket() {
+    for fault in [Fault::AppliedButLost(Loss::Io), Fault::NotApplied(Loss::Io)] {
+        let world = World::new().await;
+        let offer = world.sale(100, 1).await;
+        let stock = world.names().stock.clone();
+        world.fault(move |call| if call.resource().as_deref() == Some(&stock) { fault } else { Fault::None });
+        let seckill = world.environment();
+        let asked = world.asks(&offer, "alice", 1, Some("k"));
+        assert!(matches!(seckill.purchase(&asked).await, Err(Refusal::Unavailable(_))));
+        world.mend();
+        let first = domain::ids::OrderId::new(asked.now, &asked.buyer_key, asked.random);
+        let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
+        assert_eq!(order, first);
+        world.settle_down().await;
+        assert_eq!(world.figures(&offer).await, (99, 1, 0), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_abandoned_press_is_taken_up_by_the_buyers_next_one() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let stock = world.names().stock.clone();
+    world.fault(move |call| if call.resource().as_deref() == Some(&stock) { Fault::ServerError } else { Fault::None });
+    world.press(&offer, "alice").await.unwrap_err();
+    world.mend();
+    let young = world.press(&offer, "alice").await;
+    assert!(matches!(young, Err(Refusal::Duplicate(_))), "its first try may still be running");
+    world.pass(7);
+    let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("new-key"))).await.unwrap().order;
+    let again = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("new-key"))).await.unwrap().order;
+    assert_eq!(order, again);
+    world.settle_down().await;
+    assert_eq!(world.figures(&offer).await, (9, 1, 0));
+    assert!(world.order(&order).await.is_some());
+}

@@ -1,0 +1,153 @@
+//! Two things at the same moment, on real threads, many times over.
+
+use std::sync::Arc;
+
+use domain::order::{Reason, Status};
+use flows::close::{Cause, Closing, close};
+use flows::purchase::Refusal;
+use seckill_tests::world::World;
+
+const ROUNDS: usize = 25;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_against_timeout() {
+    let world = Arc::new(World::new().await);
+    let offer = world.sale(1, 1).await;
+    for round in 0..ROUNDS {
+        world.pass(1);
+        let id = world.buys(&offer, &format!("buyer {round}")).await;
+        world.consume().await;
+        // As if the deadline had come: the condition on it is tested elsewhere.
+        let closing = |cause| {
+            let (world, id) = (world.clone(), id.clone());
+            let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
+            tokio::spawn(async move { close(&world.store, &id, cause, now).await.unwrap() })
+        };
+        let (one, other) = tokio::join!(closing(Cause::Buyer), closing(Cause::Deadline));
+        let closed = [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, Closing::Closed(_)));
+        assert_eq!(closed.count(), 1, "one of the two closes it, the other finds it closed");
+        assert_eq!(world.figures(&offer).await, (1, 0, 0), "the unit is back once");
+        world.stream().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timeout_against_a_second_press() {
+    let world = Arc::new(World::new().await);
+    let offer = world.sale(2, 1).await;
+    for _ in 0..ROUNDS {
+        world.pass(1);
+        let id = world.buys(&offer, "alice").await;
+        world.consume().await;
+        let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
+        let (closer, presser) = (world.clone(), world.clone());
+        let (to_close, wanted) = (id.clone(), offer.clone());
+        let closing = tokio::spawn(async move { close(&closer.store, &to_close, Cause::Deadline, now).await.unwrap() });
+        let pressing = tokio::spawn(async move { presser.press(&wanted, "alice").await });
+        let (closed, pressed) = (closing.await.unwrap(), pressing.await.unwrap());
+        assert!(matches!(closed, Closing::Closed(_)));
+        let second = match pressed {
+            Ok(accepted) => Some(accepted.order),
+            Err(Refusal::Duplicate(first)) => {
+                assert_eq!(first, id);
+                None
+            }
+            Err(other) => panic!("{other}"),
+        };
+        world.settle_down().await;
+        let live = u32::from(second.is_some());
+        assert_eq!(world.figures(&offer).await, (2 - live, live, 0));
+        if let Some(second) = second {
+            assert_ne!(second, id);
+            let order = world.order(&second).await.unwrap();
+            assert_eq!(order.status, Status::PendingPayment);
+            close(&world.store, &order.id, Cause::Buyer, world.now()).await.unwrap();
+            world.stream().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restock_against_sold_out() {
+    let world = Arc::new(World::new().await);
+    let offer = world.sale(1, 1).await;
+    let seckill = Arc::new(world.environment());
+    let mut bought = u32::from(seckill.purchase(&world.asks(&offer, "first", 1, None)).await.is_ok());
+    for round in 0..ROUNDS {
+        let (restocker, to_restock) = (world.clone(), offer.clone());
+        let restocking = tokio::spawn(async move {
+            restocker.restock(&to_restock, 1, None).await;
+            restocker.stream().await;
+        });
+        let pressing: Vec<_> = (0..4)
+            .map(|n| {
+                let (seckill, asked) = (seckill.clone(), world.asks(&offer, &format!("{round} {n}"), 1, None));
+                tokio::spawn(async move { seckill.purchase(&asked).await })
+            })
+            .collect();
+        restocking.await.unwrap();
+        for press in pressing {
+            match press.await.unwrap() {
+                Ok(_) => bought += 1,
+                Err(Refusal::SoldOut { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        world.pass(1);
+        // Whatever the race gave: the restocked unit can be bought now, if nobody has it yet.
+        world.stream().await;
+        let asked = world.asks(&offer, &format!("{round} late"), 1, None);
+        bought += u32::from(seckill.purchase(&asked).await.is_ok());
+        let (free, held, _) = world.figures(&offer).await;
+        assert_eq!((free, held), (0, bought), "round {round}: every unit that came was sold");
+    }
+}
+
+/// The same key, sent by an impatient client many times at once: one order, one unit, one answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_key_many_times_at_once() {
+    for stock in [1, 100] {
+        let world = Arc::new(World::new().await);
+        let offer = world.sale(stock, 1).await;
+        for round in 0..ROUNDS.min(stock as usize) {
+            let pressing: Vec<_> = (0..8)
+                .map(|_| {
+                    let (seckill, asked) =
+                        (world.environment(), world.asks(&offer, "alice", 1, Some(&format!("k{round}"))));
+                    tokio::spawn(async move { seckill.purchase(&asked).await.unwrap().order })
+                })
+                .collect();
+            let mut orders = Vec::new();
+            for press in pressing {
+                orders.push(press.await.unwrap());
+            }
+            orders.dedup();
+            assert_eq!(orders.len(), 1, "one answer");
+            world.settle_down().await;
+            assert_eq!(world.figures(&offer).await.1, 1, "one unit");
+            let order = world.order(&orders[0]).await.unwrap();
+            assert_eq!(order.status, Status::PendingPayment);
+            close(&world.store, &order.id, Cause::Buyer, world.now()).await.unwrap();
+            world.stream().await;
+            world.pass(1);
+        }
+    }
+}
+
+/// Two requests work on one order; one finds the item sold out and withdraws the claim just before the other's hold succeeds. The buyer
+/// was told 202 by one of them: the order must be known later, and the unit must not be lost.
+#[tokio::test]
+async fn a_hold_behind_a_withdrawn_claim_fails_visibly() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let asked = world.asks(&offer, "alice", 1, Some("k"));
+    let order = world.environment().purchase(&asked).await.unwrap().order;
+    let (claims, _) = world.store.claims(&asked.buyer_key, &offer.sale).await.unwrap();
+    let claim = &claims.claims[&offer.item];
+    world.store.withdraw_claim(&offer, claim, &[asked.key.clone().unwrap()]).await.unwrap();
+    world.settle_down().await;
+    let failed = world.order(&order).await.unwrap();
+    assert_eq!((failed.status, failed.reason), (Status::Failed, Some(Reason::ClaimLost)));
+    assert_eq!(world.figures(&offer).await, (10, 0, 0));
+    world.buys(&offer, "alice").await;
+}

@@ -1,0 +1,268 @@
+//! Reconcile changes nothing on a healthy sale, and repairs each planted damage.
+
+use domain::ids::OrderId;
+use domain::order::Status;
+use flows::close::{Cause, close};
+use seckill_tests::world::World;
+
+/// A sale with an order in each state of its life that there can be.
+async fn lively(world: &World) -> domain::ids::Offer {
+    let offer = world.sale(60, 1).await;
+    for n in 0..10 {
+        world.buys(&offer, &format!("pending {n}")).await;
+    }
+    let cancelled = world.buys(&offer, "cancelled").await;
+    world.settle_down().await;
+    close(&world.store, &cancelled, Cause::Buyer, world.now()).await.unwrap();
+    world.settle_down().await;
+    offer
+}
+
+#[tokio::test]
+async fn a_healthy_sale_is_left_alone() {
+    let world = World::new().await;
+    lively(&world).await;
+    world.buys(&domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() }, "young").await;
+    for seconds in [0, 30, 29] {
+        world.pass(seconds);
+        let before = world.state().await;
+        let report = world.reconcile().await;
+        assert!(report.found_nothing(), "{report:?}");
+        assert_eq!(world.state().await, before);
+    }
+    world.pass(62);
+    world.settle_down().await;
+    assert_eq!(world.reconcile().await.holders, 11, "it did look");
+}
+
+/// Damages a sale, lets reconcile run, and checks that it did one thing and that a second run finds nothing.
+async fn repaired(
+    damage: impl AsyncFn(&World, &domain::ids::Offer),
+    seconds: u64,
+) -> (World, flows::reconcile::Report) {
+    let world = World::new().await;
+    let offer = lively(&world).await;
+    damage(&world, &offer).await;
+    world.pass(seconds);
+    let report = world.reconcile().await;
+    world.settle_down().await;
+    let again = world.reconcile().await;
+    assert!(again.found_nothing(), "a second run: {again:?}");
+    let (free, held, sold) = world.figures(&offer).await;
+    assert_eq!(free + held + sold, 60);
+    (world, report)
+}
+
+fn ghost(world: &World, offer: &domain::ids::Offer, buyer: &str) -> OrderId {
+    let asked = world.asks(offer, buyer, 1, None);
+    OrderId::new(asked.now, &asked.buyer_key, asked.random)
+}
+
+#[tokio::test]
+async fn stock_held_by_nobody_is_returned_and_recorded() {
+    // The claim was withdrawn: reconcile knows the buyer from the claims row, which is still there.
+    let (world, report) = repaired(
+        async |world, offer| {
+            let asked = world.asks(offer, "ghost", 1, None);
+            let order = world.environment().purchase(&asked).await.unwrap().order;
+            world.store.drop_claim(offer, &order).await.unwrap();
+            let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
+            world.cloud.sqs.purge(&queue).await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!(report.failed, 1);
+    let orders = world.state().await[&world.names().orders].clone();
+    assert_eq!(orders.iter().filter(|order| order.contains("CLAIM_LOST")).count(), 1);
+}
+
+#[tokio::test]
+async fn a_hold_without_any_trace_of_its_buyer_is_still_returned() {
+    let (_, report) = repaired(
+        async |world, offer| {
+            world.store.hold(offer, 0, &ghost(world, offer, "nobody"), 1).await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!((report.failed + report.released, report.errors.len()), (1, 0), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_hold_in_another_bucket_is_returned() {
+    let (_, report) = repaired(
+        async |world, offer| {
+            let buckets = world.store.buckets(offer, 0..3).await.unwrap();
+            let (bucket, order) =
+                buckets.iter().find_map(|(no, bucket)| Some((*no, bucket.holders.keys().next()?.clone()))).unwrap();
+            world.store.hold(offer, (bucket + 1) % 3, &order, 1).await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!(report.released, 1);
+}
+
+#[tokio::test]
+async fn a_lost_message_is_sent_again() {
+    let (world, report) = repaired(
+        async |world, offer| {
+            world.buys(offer, "unlucky").await;
+            let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
+            world.cloud.sqs.purge(&queue).await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!(report.sent_again, 1);
+    let orders = world.state().await[&world.names().orders].clone();
+    assert!(orders.iter().any(|order| order.contains("unlucky") && order.contains("PENDING_PAYMENT")));
+}
+
+#[tokio::test]
+async fn an_order_that_was_claimed_and_never_made_is_made() {
+    let (_, report) = repaired(
+        async |world, offer| {
+            let order = world.buys(offer, "unlucky").await;
+            world.store.mark_ordered(offer, &order).await.unwrap();
+            let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
+            world.cloud.sqs.purge(&queue).await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!(report.sent_again, 1);
+}
+
+#[tokio::test]
+async fn a_lost_deadline_is_kept() {
+    let (world, report) = repaired(
+        async |world, _| {
+            let scheduler = aws_sdk_scheduler::Client::new(&world.wire.sdk_config());
+            for schedule in scheduler.list_schedules().send().await.unwrap().schedules {
+                let (name, group) = (schedule.name.unwrap(), schedule.group_name.unwrap());
+                scheduler.delete_schedule().name(name).group_name(group).send().await.unwrap();
+            }
+        },
+        900 + 90,
+    )
+    .await;
+    assert_eq!(report.closed, 10);
+    let orders = world.state().await[&world.names().orders].clone();
+    assert_eq!(orders.iter().filter(|order| order.contains("TIMED_OUT")).count(), 10);
+}
+
+#[tokio::test]
+async fn a_half_closed_order_is_finished() {
+    let (_, report) = repaired(
+        async |world, offer| {
+            let order = world.buys(offer, "half").await;
+            world.consume().await;
+            world.store.close_order(&order, domain::order::Reason::Cancelled, world.now(), None).await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!(report.finished, 1);
+}
+
+#[tokio::test]
+async fn a_paid_order_is_confirmed() {
+    let (world, report) = repaired(
+        async |world, offer| {
+            let id = world.buys(offer, "payer").await;
+            world.consume().await;
+            let client = aws_sdk_dynamodb::Client::new(&world.wire.sdk_config());
+            let order = world.order(&id).await.unwrap();
+            let paid = domain::order::Order { status: Status::Paid, ..order };
+            let row = serde_dynamo::to_item(&paid).unwrap();
+            let put = client.put_item().table_name(&world.names().orders).set_item(Some(row));
+            let buyer = aws_sdk_dynamodb::types::AttributeValue::S(id.buyer().to_string());
+            put.item("buyer", buyer).send().await.unwrap();
+        },
+        61,
+    )
+    .await;
+    assert_eq!(report.confirmed, 1);
+    let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+    assert_eq!(world.figures(&offer).await.2, 1);
+}
+
+#[tokio::test]
+async fn a_page_that_tells_wrong_is_put_right() {
+    let (world, report) = repaired(
+        async |world, offer| {
+            let wrong = domain::availability::PageChange { opened: [].into(), closed: [0, 2].into() };
+            world.store.turn_page(offer, 0, &wrong).await.unwrap();
+        },
+        0,
+    )
+    .await;
+    assert_eq!(report.pages_mended, 2);
+    let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+    assert_eq!(world.store.pages(&offer, &[0]).await.unwrap()[0].1.open, [0, 1, 2].into());
+}
+
+/// A bucket that has disappeared had units in it that were sold: putting it back full would sell them twice.
+#[tokio::test]
+async fn a_bucket_that_disappeared_is_told_and_not_made_up() {
+    let world = World::new().await;
+    let offer = lively(&world).await;
+    let client = aws_sdk_dynamodb::Client::new(&world.wire.sdk_config());
+    let key = aws_sdk_dynamodb::types::AttributeValue::S(domain::bucket::bucket_key(&offer, 2));
+    client.delete_item().table_name(&world.names().stock).key("bucket", key).send().await.unwrap();
+    let report = world.reconcile().await;
+    assert_eq!((report.drift, report.laid_out), (20, 0), "{report:?}");
+    assert!(report.findings.iter().any(|finding| finding.contains("bucket 2 was laid out and is not there")));
+    world.preheat(&offer).await;
+    assert_eq!(world.buckets(&offer).await.len(), 2);
+}
+
+#[tokio::test]
+async fn drift_is_told_and_never_hidden() {
+    let world = World::new().await;
+    let offer = lively(&world).await;
+    let client = aws_sdk_dynamodb::Client::new(&world.wire.sdk_config());
+    let key = aws_sdk_dynamodb::types::AttributeValue::S(domain::bucket::bucket_key(&offer, 1));
+    let one = aws_sdk_dynamodb::types::AttributeValue::N("-1".into());
+    client
+        .update_item()
+        .table_name(&world.names().stock)
+        .key("bucket", key)
+        .update_expression("ADD #free :one")
+        .expression_attribute_names("#free", "free")
+        .expression_attribute_values(":one", one)
+        .send()
+        .await
+        .unwrap();
+    let report = world.reconcile().await;
+    assert_eq!(report.drift, 1);
+    assert!(report.findings.iter().any(|finding| finding.contains("bucket 1 does not add up")), "{report:?}");
+    let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    assert_eq!(audit[&offer.item].drift, 1);
+}
+
+#[tokio::test]
+async fn a_sale_that_is_over_and_settled_is_looked_after_no_more() {
+    let world = World::new().await;
+    lively(&world).await;
+    world.pass(3_600);
+    assert_eq!(world.reconcile().await.settled, 0, "orders are still pending");
+    world.settle_down().await;
+    world.reconcile().await;
+    world.pass(601);
+    assert_eq!(world.reconcile().await.settled, 1);
+    assert_eq!(world.store.watched_sales().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn the_audit_counts_what_there_is() {
+    let world = World::new().await;
+    let offer = lively(&world).await;
+    let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let audit = &audit[&offer.item];
+    assert_eq!((audit.total, audit.free, audit.held, audit.sold, audit.drift), (60, 50, 10, 0, 0));
+    assert_eq!(audit.orders, [(Status::PendingPayment, 10), (Status::Closed, 1)].into());
+    assert_eq!(audit.findings, [""; 0]);
+}

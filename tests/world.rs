@@ -1,0 +1,330 @@
+//! The world: engines, a sale, buyers, and the hands that carry messages, stream records and deadlines from one flow to the next.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use domain::Timestamp;
+use domain::bucket::Bucket;
+use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
+use domain::message::{DeadlineInput, OrderMessage};
+use domain::money::Currency;
+use domain::order::Order;
+use domain::sale::{Item, SaleWithItems};
+use flows::close::{Cause, close};
+use flows::place_order::place_order;
+use flows::purchase::{Accepted, Purchase, Refusal, Seckill};
+use flows::sales::Sales;
+use flows::set_up::SaleForm;
+use flows::stock_moved::{StockChange, stock_moved};
+use local_cloud::clock::Clock;
+use local_cloud::engine::Cloud;
+use local_cloud::engine::dynamodb::SequenceNumber;
+use local_cloud::engine::sqs::Receive;
+use local_cloud::template;
+use local_cloud::template::model::Stack;
+use local_cloud::wire::{Call, Fault, Wire};
+use store::{Names, Store};
+
+/// When the tests' sales start: 11 November 2026, 00:00 in China.
+pub const START_MS: i64 = 1_794_326_400_000;
+/// The salt of buyers' keys.
+pub const SALT: &str = "salt";
+
+static STACK: LazyLock<Stack> = LazyLock::new(|| {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+    template::read(&path, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"))
+});
+
+/// Decides what befalls each call; can be changed while a test runs.
+pub type Faults = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
+
+pub struct World {
+    pub cloud: Cloud,
+    pub clock: Clock,
+    pub wire: Wire,
+    pub store: Store,
+    faults: Arc<Mutex<Option<Faults>>>,
+    names: Names,
+    position: Mutex<Option<SequenceNumber>>,
+    random: Mutex<u32>,
+}
+
+impl World {
+    /// Empty tables, an hour before the sale.
+    pub async fn new() -> Self {
+        let clock = Clock::driven(START_MS - 3_600_000);
+        let cloud = Cloud::in_memory(clock.clone()).unwrap();
+        cloud.provision(&STACK).await.unwrap();
+        let faults: Arc<Mutex<Option<Faults>>> = Arc::default();
+        let decide = faults.clone();
+        let wire = Wire::new(cloud.clone()).with_faults(move |call| {
+            let faults = decide.lock().unwrap().clone();
+            faults.map_or(Fault::None, |faults| faults(call))
+        });
+        // order-consumer's environment has every name that any function has.
+        let function = STACK.functions.iter().find(|function| function.binary == "order-consumer").unwrap();
+        let names = Names::from_env(|name| function.environment.get(name).cloned()).unwrap();
+        let store = Store::new(&wire.sdk_config(), names.clone());
+        Self { cloud, clock, wire, store, faults, names, position: Mutex::default(), random: Mutex::new(1) }
+    }
+
+    /// From now on `faults` decides what befalls each call.
+    pub fn fault(&self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
+        *self.faults.lock().unwrap() = Some(Arc::new(faults));
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn mend(&self) {
+        *self.faults.lock().unwrap() = None;
+    }
+
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.clock.now_ms()).unwrap()
+    }
+
+    pub fn pass(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// A sale of one item, preheated, its pages told, its first moment come.
+    pub async fn sale(&self, stock: u32, limit: u32) -> Offer {
+        let offer = self.preheated(stock, limit).await;
+        self.clock.advance(Duration::from_millis(u64::try_from((START_MS - self.clock.now_ms()).max(0)).unwrap()));
+        offer
+    }
+
+    /// A sale of one item, preheated, before its start.
+    pub async fn preheated(&self, stock: u32, limit: u32) -> Offer {
+        let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+        flows::set_up::create(&self.store, offer.sale.clone(), form(stock, limit), self.now()).await.unwrap();
+        self.preheat(&offer).await;
+        self.stream().await;
+        offer
+    }
+
+    pub async fn preheat(&self, offer: &Offer) -> SaleWithItems {
+        flows::stock::preheat(&self.store, &offer.sale, self.now(), far()).await.unwrap()
+    }
+
+    pub async fn restock(&self, offer: &Offer, quantity: u32, key: Option<&str>) -> Item {
+        let key = key.map(|key| IdempotencyKey::parse(key).unwrap());
+        flows::stock::restock(&self.store, offer, quantity, key.as_ref(), far()).await.unwrap()
+    }
+
+    /// A running `seckill` function.
+    pub fn environment(&self) -> Seckill {
+        Seckill::new(self.store.clone())
+    }
+
+    /// What a buyer asks for now.
+    pub fn asks(&self, offer: &Offer, buyer: &str, quantity: u32, key: Option<&str>) -> Purchase {
+        let mut random = self.random.lock().unwrap();
+        *random = random.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        let buyer = Buyer::parse(buyer).unwrap();
+        Purchase {
+            offer: offer.clone(),
+            buyer_key: BuyerKey::of(&buyer, SALT),
+            buyer,
+            quantity,
+            key: key.map(|key| IdempotencyKey::parse(key).unwrap()),
+            now: self.now(),
+            random: *random >> 2,
+            trace: None,
+        }
+    }
+
+    /// A buyer presses, at a function that has just started.
+    pub async fn press(&self, offer: &Offer, buyer: &str) -> Result<Accepted, Refusal> {
+        self.environment().purchase(&self.asks(offer, buyer, 1, None)).await
+    }
+
+    /// A buyer presses and is accepted.
+    pub async fn buys(&self, offer: &Offer, buyer: &str) -> OrderId {
+        self.press(offer, buyer).await.unwrap().order
+    }
+
+    /// The orders queue is worked off, as order-consumer would. Returns how many messages were handled.
+    pub async fn consume(&self) -> usize {
+        let queue = self.names.orders_queue_url.clone();
+        let name = local_cloud::engine::sqs::Sqs::name_of(&queue).to_owned();
+        let sales = Sales::default();
+        let mut handled = 0;
+        loop {
+            let batch = self.cloud.sqs.receive(&name, Receive { max: 10, ..Receive::default() }).await.unwrap();
+            if batch.is_empty() {
+                return handled;
+            }
+            for message in batch {
+                let order: OrderMessage = serde_json::from_str(&message.body).unwrap();
+                if place_order(&self.store, &sales, &order, self.now()).await.is_ok() {
+                    self.cloud.sqs.delete(&name, &message.receipt_handle).await.unwrap();
+                    handled += 1;
+                }
+            }
+        }
+    }
+
+    /// The stock's stream is read to its end, as `availability` would.
+    pub async fn stream(&self) -> usize {
+        let mut handled = 0;
+        loop {
+            let after = self.position.lock().unwrap().clone();
+            let records = self.cloud.dynamodb.stream_records(&self.names.stock, after.as_ref(), 200).await.unwrap();
+            let Some(last) = records.last() else { return handled };
+            let last = last.sequence_number.clone();
+            let changes: Vec<StockChange> = records.iter().map(|record| stock_change(&record.event)).collect();
+            handled += changes.len();
+            stock_moved(&self.store, changes).await.unwrap();
+            *self.position.lock().unwrap() = Some(last);
+        }
+    }
+
+    /// Deadlines that are due are looked at, as timeout-check would. Returns how many.
+    pub async fn deadlines(&self) -> usize {
+        let mut handled = 0;
+        for firing in self.cloud.scheduler.due(self.clock.now_ms()).await.unwrap() {
+            let Ok(input) = serde_json::from_str::<DeadlineInput>(firing.target.input.as_deref().unwrap_or("")) else {
+                continue;
+            };
+            if close(&self.store, &input.order_id, Cause::Deadline, self.now()).await.is_ok() {
+                self.cloud.scheduler.fired(&firing).await.unwrap();
+                handled += 1;
+            } else {
+                self.cloud.scheduler.put_back(&firing);
+            }
+        }
+        handled
+    }
+
+    /// Everything that is on its way arrives.
+    pub async fn settle_down(&self) {
+        while self.consume().await + self.deadlines().await + self.stream().await > 0 {}
+    }
+
+    pub async fn reconcile(&self) -> flows::reconcile::Report {
+        flows::reconcile::reconcile(&self.store, self.now()).await.unwrap()
+    }
+
+    pub async fn order(&self, id: &OrderId) -> Option<Order> {
+        self.store.order(id).await.unwrap()
+    }
+
+    pub async fn item(&self, offer: &Offer) -> Item {
+        self.store.sale(&offer.sale).await.unwrap().unwrap().items.remove(&offer.item).unwrap()
+    }
+
+    pub async fn buckets(&self, offer: &Offer) -> Vec<Bucket> {
+        let count = self.item(offer).await.layout.buckets();
+        self.store.buckets(offer, 0..count).await.unwrap().into_iter().map(|(_, bucket)| bucket).collect()
+    }
+
+    /// (free, held, sold); fails if a bucket does not add up.
+    pub async fn figures(&self, offer: &Offer) -> (u32, u32, u32) {
+        let buckets = self.buckets(offer).await;
+        assert!(buckets.iter().all(Bucket::adds_up), "{buckets:?}");
+        let sum = |of: fn(&Bucket) -> u32| buckets.iter().map(of).sum();
+        (sum(|bucket| bucket.free), sum(Bucket::held), sum(|bucket| bucket.sold))
+    }
+
+    /// Everything that is kept, in a form that two worlds can be compared by.
+    pub async fn state(&self) -> BTreeMap<String, Vec<String>> {
+        let client = aws_sdk_dynamodb::Client::new(&self.wire.sdk_config());
+        let names = &self.names;
+        let mut state = BTreeMap::new();
+        for table in [&names.sales, &names.stock, &names.claims, &names.orders, &names.ledger, &names.availability] {
+            let rows = client.scan().table_name(table).consistent_read(true).send().await.unwrap().items.unwrap();
+            let mut rows: Vec<String> = rows
+                .into_iter()
+                .map(|mut row| {
+                    // How often a page was turned says nothing of what is on it.
+                    row.remove("version");
+                    shown(&AttributeValue::M(row))
+                })
+                .collect();
+            rows.sort();
+            state.insert(table.clone(), rows);
+        }
+        let schedules = aws_sdk_scheduler::Client::new(&self.wire.sdk_config()).list_schedules().send().await.unwrap();
+        let mut schedules: Vec<String> = schedules.schedules.iter().map(|one| one.name().unwrap().to_owned()).collect();
+        schedules.sort();
+        state.insert("schedules".to_owned(), schedules);
+        state
+    }
+
+    /// The calls made since [`Wire::forget_calls`], and their write units.
+    pub fn cost(&self) -> (Vec<String>, f64) {
+        let calls = self.wire.calls();
+        (calls.iter().map(|call| call.operation.clone()).collect(), calls.iter().map(|call| call.write_units).sum())
+    }
+}
+
+/// An attribute as text, the same for the same value: maps and sets have no order of their own.
+fn shown(value: &AttributeValue) -> String {
+    match value {
+        AttributeValue::M(map) => {
+            let sorted: BTreeMap<&String, String> = map.iter().map(|(name, value)| (name, shown(value))).collect();
+            format!("{sorted:?}")
+        }
+        AttributeValue::Ns(numbers) => {
+            let mut sorted = numbers.clone();
+            sorted.sort();
+            format!("{sorted:?}")
+        }
+        AttributeValue::L(list) => format!("{:?}", list.iter().map(shown).collect::<Vec<_>>()),
+        AttributeValue::S(text) | AttributeValue::N(text) => text.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A far away end of a time budget.
+pub fn far() -> Instant {
+    Instant::now() + Duration::from_secs(600)
+}
+
+/// A sale of an hour with one item.
+pub fn form(stock: u32, limit: u32) -> SaleForm {
+    let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+    SaleForm {
+        name: "11.11".into(),
+        starts_at: at(START_MS),
+        ends_at: at(START_MS + 3_600_000),
+        payment_window_s: 900,
+        buyer_cooldown_ms: 0,
+        item_rate_per_second: None,
+        items: vec![Item {
+            id: "phone".parse().unwrap(),
+            name: "Phone".into(),
+            price: 69_900,
+            original_price: 99_900,
+            currency: Currency::parse("CNY").unwrap(),
+            stock,
+            limit_per_buyer: limit,
+            points_price: None,
+            layout: Default::default(),
+            laid_out: 0,
+        }],
+    }
+}
+
+fn stock_change(record: &serde_json::Value) -> StockChange {
+    let image = |name: &str| -> Option<Bucket> {
+        let image = record["dynamodb"].get(name)?;
+        let row: std::collections::HashMap<String, serde_dynamo::AttributeValue> =
+            serde_json::from_value(image.clone()).unwrap();
+        Some(serde_dynamo::from_item(row).unwrap())
+    };
+    let key = record["dynamodb"]["Keys"]["bucket"]["S"].as_str().unwrap();
+    let (offer, bucket) = domain::bucket::parse_bucket_key(key).unwrap();
+    let at = record["dynamodb"]["ApproximateCreationDateTime"].as_f64().unwrap();
+    StockChange {
+        change: domain::availability::Change { offer, bucket, old: image("OldImage"), new: image("NewImage").unwrap() },
+        at: Timestamp::from_millisecond((at * 1_000.0) as i64).unwrap(),
+    }
+}
