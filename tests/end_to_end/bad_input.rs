@@ -86,12 +86,15 @@ async fn bad_tokens_and_other_peoples_things() {
 
     let alice = shop.buyer("alice").await;
     assert_eq!(alice.post("/admin/sales", &sale(1, 1, 900)).await.status, 403, "a buyer is no operator");
-    for strange in ["x", "0000000000000000000000000000000U", "..%2f..%2fetc", "%00", &"A".repeat(5_000)] {
+    for strange in
+        ["x", "0000000000000000000000000000000U", "a%20b", "%e7%94%b5", "%00", "%3Cscript%3E", &"A".repeat(5_000)]
+    {
         let answer = alice.get(&format!("/orders/{strange}")).await;
         assert_eq!((answer.status, answer.code()), (404, "UNKNOWN_ORDER"), "{strange}: {answer:?}");
         let answer = alice.post(&format!("/orders/{strange}/cancel"), &json!({})).await;
         assert_eq!((answer.status, answer.code()), (404, "UNKNOWN_ORDER"), "{strange}: {answer:?}");
     }
+    assert_eq!(alice.get("/orders/..%2f..%2fetc").await.status, 404);
     assert_eq!(alice.get("/nowhere").await.status, 404);
     shop.close().await;
 }

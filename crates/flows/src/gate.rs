@@ -19,6 +19,8 @@ pub const FRESH_FOR_MS: i64 = 300;
 /// How long a bucket that was found too empty is not tried again, unless the page has told meanwhile that it closed and opened. A
 /// unit that comes back into it is seen within this.
 const FOUND_FOR_MS: i64 = 1_000;
+/// Buckets looked into by one read: the most that DynamoDB takes.
+const LOOKED_INTO: usize = 100;
 /// Items remembered; a sale has at most 40.
 const CAPACITY: usize = 1_000;
 
@@ -88,6 +90,25 @@ impl Gate {
     pub async fn found(&self, offer: &Offer, bucket: BucketNo, free: u32, now: Timestamp) {
         let view = self.view(offer);
         view.lock().await.at_most.insert(bucket, (free, now.as_millisecond()));
+    }
+
+    /// Looks into up to [`LOOKED_INTO`] buckets that are said to be open, in one read. When several in a row were found empty the
+    /// page is behind, and finding the others out by writing to them would cost a write each.
+    pub async fn look(&self, store: &Store, offer: &Offer, now: Timestamp, roll: u32) -> Result<(), StoreError> {
+        let view = self.view(offer);
+        let mut view = view.lock().await;
+        let unknown: Vec<BucketNo> =
+            view.open.iter().filter(|bucket| !view.at_most.contains_key(bucket)).copied().collect();
+        let first = index(roll, unknown.len());
+        let chosen: Vec<BucketNo> =
+            unknown.iter().cycle().skip(first).take(unknown.len().min(LOOKED_INTO)).copied().collect();
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        for (bucket, content) in store.recent_buckets(offer, chosen).await? {
+            view.at_most.insert(bucket, (content.free, now.as_millisecond()));
+        }
+        Ok(())
     }
 
     fn view(&self, offer: &Offer) -> Arc<tokio::sync::Mutex<View>> {

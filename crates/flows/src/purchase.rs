@@ -27,6 +27,8 @@ use crate::sales::Sales;
 
 /// Buckets tried for one press. At the very end of a sale many are found empty; past this, another press is fairer to the others.
 const BUCKETS_TRIED: u32 = 12;
+/// After so many empty buckets the page is clearly behind: look before trying more.
+const LOOK_AFTER: u32 = 3;
 /// A buyer's claims and answers are kept this long after the sale: longer than any message lives.
 const CLAIMS_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 
@@ -258,6 +260,9 @@ impl Seckill {
                 Hold::Full { free } => self.gate.found(offer, claim.bucket, free, purchase.now).await,
             }
             roll = roll.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+            if tried % LOOK_AFTER == 0 {
+                self.gate.look(&self.store, offer, purchase.now, roll).await?;
+            }
             let next = match tried {
                 BUCKETS_TRIED => Err(Refusal::Busy),
                 _ => match self.pick(purchase, item, claim.quantity, roll).await? {

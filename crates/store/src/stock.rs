@@ -111,10 +111,28 @@ impl Store {
         offer: &Offer,
         buckets: impl IntoIterator<Item = BucketNo>,
     ) -> Result<Vec<(BucketNo, Bucket)>, StoreError> {
+        self.read_buckets(offer, buckets, true).await
+    }
+
+    /// The same, perhaps as they were a moment ago, for half the price.
+    pub async fn recent_buckets(
+        &self,
+        offer: &Offer,
+        buckets: impl IntoIterator<Item = BucketNo>,
+    ) -> Result<Vec<(BucketNo, Bucket)>, StoreError> {
+        self.read_buckets(offer, buckets, false).await
+    }
+
+    async fn read_buckets(
+        &self,
+        offer: &Offer,
+        buckets: impl IntoIterator<Item = BucketNo>,
+        consistent: bool,
+    ) -> Result<Vec<(BucketNo, Bucket)>, StoreError> {
         const OPERATION: &str = "read buckets";
         let key = |bucket| Row::from([("bucket".to_owned(), s(bucket_key(offer, bucket)))]);
         let keys: Vec<Row> = buckets.into_iter().map(key).collect();
-        let rows = self.read_many(OPERATION, &self.names.stock, keys, true).await?;
+        let rows = self.read_many(OPERATION, &self.names.stock, keys, consistent).await?;
         let mut read = Vec::with_capacity(rows.len());
         for row in rows {
             let key = row.get("bucket").and_then(|key| key.as_s().ok()).and_then(|key| parse_bucket_key(key));
