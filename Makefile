@@ -1,6 +1,6 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters
 
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,3 +22,12 @@ check: ## Format, lints and documentation, as CI checks them
 
 fmt: ## Format the code
 	@cargo fmt --all
+
+dead-letters: build-local ## Show what could not be handled, and why (BASE_URL=http://127.0.0.1:3000)
+	@target/debug/seckill-ops dead-letters
+
+redrive: build-local ## Show the dead letters and send them again
+	@target/debug/seckill-ops redrive
+
+agree: ## Run the SQS and Scheduler cases against ministack too, and compare
+	@infra/local/agree.sh

@@ -139,3 +139,28 @@ async fn a_poison_message_is_kept_with_its_reason_and_hurts_nobody() {
     assert!(dead.iter().all(|message| message.attributes.contains_key("reason")), "{dead:?}");
     shop.close().await;
 }
+
+#[tokio::test]
+async fn dead_letters_are_shown_and_sent_again() {
+    let shop = Shop::open().await;
+    let queue = |id: &str| shop.cloud.stack().queues.iter().find(|queue| queue.logical_id == id).unwrap().name.clone();
+    let sqs = &shop.cloud.cloud().sqs;
+    let from_the_future = r#"{"version":99,"orderId":"0"}"#;
+    sqs.send(&queue("OrdersQueue"), local_cloud::engine::sqs::Outgoing::text(from_the_future)).await.unwrap();
+    let target = ops::target::Target::local(&shop.api.base_url).await.unwrap();
+    let kind = ops::dead_letters::Kind::Order;
+    let listed =
+        until(10, "the letter is listed", async || ops::dead_letters::list(&target, kind).await.unwrap().pop()).await;
+    assert_eq!((listed.order.as_deref(), listed.body.as_str()), (Some("0"), from_the_future));
+    assert!(listed.reason.contains("99"), "{}", listed.reason);
+
+    // Looking at it has left it there; sending it again takes it to order-consumer, which cannot read it now either.
+    let mut told = Vec::new();
+    let sent = ops::dead_letters::redrive(&target, kind, |letter| told.push(letter.reason.clone())).await.unwrap();
+    assert_eq!((sent, told), (1, vec![listed.reason]));
+    until(10, "it is back", async || ops::dead_letters::list(&target, kind).await.unwrap().pop()).await;
+
+    let nowhere = ops::target::Target::local("http://127.0.0.1:1").await.unwrap_err();
+    assert!(nowhere.to_string().contains("make run"), "{nowhere}");
+    shop.close().await;
+}

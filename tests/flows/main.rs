@@ -11,6 +11,7 @@
 mod costs;
 mod crashes;
 mod crowd;
+mod dependencies;
 mod edges;
 mod outages;
 mod races;

@@ -92,7 +92,7 @@ impl Gate {
         view.lock().await.at_most.insert(bucket, (free, now.as_millisecond()));
     }
 
-    /// Looks into up to [`LOOKED_INTO`] buckets that are said to be open, in one read. When several in a row were found empty the
+    /// Looks into up to a hundred buckets that are said to be open, in one read. When several in a row were found empty the
     /// page is behind, and finding the others out by writing to them would cost a write each.
     pub async fn look(&self, store: &Store, offer: &Offer, now: Timestamp, roll: u32) -> Result<(), StoreError> {
         let view = self.view(offer);

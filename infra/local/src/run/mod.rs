@@ -107,7 +107,7 @@ impl LocalCloud {
             connections,
             issuer: Arc::new(Issuer::open(data.path())?),
             web: web_directory(&options.template),
-            live: live_report(&cloud, &stack, &host),
+            live: live_report(&cloud, &stack, &host, endpoint.url()),
         })?;
         let sweeper = tokio::spawn(sweep(cloud.clone()));
         Ok(Self { stack, gateway, sources, host, invoker, endpoint, policies, sweeper, cloud, logs_dir, data })
@@ -245,10 +245,11 @@ fn web_directory(template: &Path) -> Option<PathBuf> {
 }
 
 /// The depth of every queue, and each function's counters.
-fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost) -> LiveReport {
+fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: String) -> LiveReport {
     let (cloud, stack, host) = (cloud.clone(), Arc::clone(stack), Arc::clone(host));
     Arc::new(move || {
         let (cloud, stack, host) = (cloud.clone(), Arc::clone(&stack), Arc::clone(&host));
+        let endpoint = endpoint.clone();
         Box::pin(async move {
             let mut queues = Map::new();
             for queue in &stack.queues {
@@ -260,7 +261,8 @@ fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost) -> LiveRepo
                 };
                 queues.insert(queue.name.clone(), counts);
             }
-            json!({ "queues": queues, "functions": function_counters(&stack, &host) })
+            let functions = function_counters(&stack, &host);
+            json!({ "endpoint": endpoint, "outputs": stack.outputs, "queues": queues, "functions": functions })
         })
     })
 }

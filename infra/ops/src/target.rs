@@ -1,0 +1,81 @@
+//! Where to operate: the local cloud, found by its address, or a stage, by its outputs and the machine's AWS credentials.
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// Why there is nothing to operate on.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// No local cloud answers.
+    #[error("no local cloud answers at {0}: start it with `make run`, or give its address with --base-url")]
+    NotRunning(String),
+    /// Something else answers there.
+    #[error("what answers at {0} is not the local cloud: give its address with --base-url")]
+    NotTheLocalCloud(String),
+    /// The template does not name a queue.
+    #[error("the stack has no output {0}: template.yaml names the queues in its outputs")]
+    NoOutput(&'static str),
+}
+
+/// The queues, and how to reach them.
+#[derive(Debug)]
+pub struct Target {
+    /// For the SDK's clients.
+    pub config: SdkConfig,
+    /// The queue of accepted purchases.
+    pub orders: String,
+    /// Its dead letters.
+    pub orders_dead: String,
+    /// Payment deadlines that could not be kept.
+    pub timeouts_dead: String,
+    /// Changes of stock that could not be told.
+    pub stream_dead: String,
+}
+
+impl Target {
+    /// The local cloud that answers at `base_url`.
+    pub async fn local(base_url: &str) -> Result<Self, TargetError> {
+        let stack = local_stack(base_url).await?;
+        let not_ours = || TargetError::NotTheLocalCloud(base_url.to_owned());
+        let endpoint = stack.pointer("/live/endpoint").and_then(Value::as_str).ok_or_else(not_ours)?;
+        let credentials = Credentials::new(local_cloud::iam::ROOT_ACCESS_KEY_ID, "local", None, None, "local cloud");
+        let config = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::from_static(local_cloud::REGION))
+            .endpoint_url(endpoint)
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .build();
+        Self::of(config, |name| stack.pointer("/live/outputs")?.get(name)?.as_str().map(str::to_owned))
+    }
+
+    /// A stage whose outputs are told by `output`, reached with the machine's own AWS credentials.
+    pub async fn stage(output: impl Fn(&str) -> Option<String>) -> Result<Self, TargetError> {
+        Self::of(aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await, output)
+    }
+
+    fn of(config: SdkConfig, output: impl Fn(&str) -> Option<String>) -> Result<Self, TargetError> {
+        let url = |name: &'static str| output(name).ok_or(TargetError::NoOutput(name));
+        Ok(Self {
+            orders: url("OrdersQueueUrl")?,
+            orders_dead: url("OrdersDeadLettersUrl")?,
+            timeouts_dead: url("TimeoutDeadLettersUrl")?,
+            stream_dead: url("StockStreamDeadLettersUrl")?,
+            config,
+        })
+    }
+}
+
+async fn local_stack(base_url: &str) -> Result<Value, TargetError> {
+    let not_running = || TargetError::NotRunning(base_url.to_owned());
+    let uri = format!("{}/_local/stack", base_url.trim_end_matches('/')).parse().map_err(|_| not_running())?;
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let answer = client.get(uri).await.map_err(|_| not_running())?;
+    let body = answer.into_body().collect().await.map_err(|_| not_running())?.to_bytes();
+    serde_json::from_slice(&body).map_err(|_| TargetError::NotTheLocalCloud(base_url.to_owned()))
+}
