@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use domain::Timestamp;
 use domain::availability::{Page, PageChange, PageNo, buckets_on, pages};
 use domain::bucket::{Bucket, BucketNo};
-use domain::ids::{Offer, OrderId, SaleId};
+use domain::ids::{Buyer, Offer, OrderId, SaleId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
 use domain::repair::{Verdict, is_due, verdict};
@@ -207,10 +207,13 @@ async fn put_right(
     };
     let claim = claims.claims.get(&offer.item);
     let verdict = verdict(id, *bucket, order, claim, now);
-    let Some(buyer) = buyer.or_else(|| order.map(|order| order.buyer_name.clone())) else {
-        // Nobody has a claim or an order: this purchase was never accepted, there is nothing to record.
-        store.release(offer, *bucket, id, *quantity).await?;
-        return Ok(Verdict::Release);
+    // Without any trace of the buyer's name the failed order goes by the short one: it must be recorded all the same, because the
+    // record is what makes returning the units right.
+    let named = buyer.or_else(|| order.map(|order| order.buyer_name.clone()));
+    let buyer = match named {
+        Some(buyer) => buyer,
+        None => Buyer::parse(id.buyer().as_str())
+            .map_err(|error| StoreError::Permanent { operation: "reconcile", detail: error.to_string() })?,
     };
     let message = || OrderMessage {
         version: VERSION,

@@ -84,8 +84,8 @@ pub async fn restock(
         }
         let now = store.sale(&offer.sale).await?.and_then(|mut found| found.items.remove(&offer.item));
         let item = now.ok_or(SetUpError::UnknownItem)?;
-        lay_out_missing(store, offer, &item, until).await?;
-        return Ok(item);
+        let laid_out = lay_out_missing(store, offer, &item, until).await?;
+        return Ok(Item { laid_out, ..item });
     }
     Err(SetUpError::Changed)
 }
