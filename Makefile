@@ -31,3 +31,10 @@ redrive: build-local ## Show the dead letters and send them again
 
 agree: ## Run the SQS and Scheduler cases against ministack too, and compare
 	@infra/local/agree.sh
+
+# Measured with the deployed code's optimisation, which compiles everything once more; PROFILE=dev measures what the tests run.
+PROFILE ?= bench-local
+bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--only crowd")
+	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
+	@cargo build --workspace --bins --profile $(PROFILE)
+	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)

@@ -1,0 +1,70 @@
+//! What the gateway, the host and the Lambda runtime cost: invocations of a function that does nothing.
+
+use std::time::{Duration, Instant};
+
+use local_cloud::run::{LocalCloud, Options as CloudOptions};
+use seckill_tests::http::Api;
+use tempfile::TempDir;
+
+use crate::load::{closed_loop, histogram, percentile_ms, record};
+use crate::report::Section;
+use crate::{Options, Problem};
+
+const TEMPLATE: &str = include_str!("../nothing.yaml");
+/// Fresh starts that the first invocation is measured on.
+const STARTS: u32 = 9;
+const CLIENTS: u32 = 32;
+
+pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
+    eprintln!("  invocations …");
+    let lasting = Duration::from_secs(options.seconds);
+    let mut section = Section::new("Invocations of an empty function over HTTP, through gateway and Lambda host");
+
+    let mut first_us = histogram()?;
+    for _ in 0..STARTS {
+        let (cloud, _directory) = start(options).await?;
+        let api = Api::new(cloud.base_url());
+        let began = Instant::now();
+        invoke(&api).await?;
+        record(&mut first_us, began.elapsed());
+        cloud.stop().await;
+    }
+    section.add("first invocation, process start included, median", percentile_ms(&first_us, 50.0), "ms");
+    section.add(format!("… slowest of {STARTS}"), percentile_ms(&first_us, 100.0), "ms");
+
+    let (cloud, _directory) = start(options).await?;
+    for clients in [1, CLIENTS] {
+        let api = Api::new(cloud.base_url());
+        let loaded = closed_loop(clients, lasting, move |_| {
+            let api = api.clone();
+            async move { invoke(&api).await }
+        })
+        .await?;
+        let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        section.add(format!("invocations, {who}"), loaded.per_second, "/s");
+        section.add(format!("warm, half within, {who}"), percentile_ms(&loaded.latency_us, 50.0), "ms");
+        section.add(format!("warm, 99 % within, {who}"), percentile_ms(&loaded.latency_us, 99.0), "ms");
+    }
+    cloud.stop().await;
+    Ok(section)
+}
+
+async fn start(options: &Options) -> Result<(LocalCloud, TempDir), Problem> {
+    let directory = tempfile::tempdir()?;
+    let template = directory.path().join("template.yaml");
+    std::fs::write(&template, TEMPLATE)?;
+    let options = CloudOptions {
+        template,
+        port: 0,
+        data_dir: directory.path().join("data"),
+        binaries: options.binaries()?,
+        no_demo: true,
+        ..CloudOptions::default()
+    };
+    Ok((LocalCloud::start(&options).await?, directory))
+}
+
+async fn invoke(api: &Api) -> Result<(), Problem> {
+    let answer = api.send("GET", "/nothing", &[], "").await;
+    if answer.status == 200 { Ok(()) } else { Err(format!("the empty function answered {answer:?}").into()) }
+}

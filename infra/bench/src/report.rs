@@ -1,0 +1,188 @@
+//! The table that is printed, the same as JSON, and the change against the run before.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Problem;
+
+/// How wide a figure's name is in the table.
+const NAME_WIDTH: usize = 58;
+
+/// Figures that belong together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Section {
+    /// What was measured and how. Only sections of the same title are compared.
+    pub(crate) title: String,
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: String,
+}
+
+impl Section {
+    pub(crate) fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), figures: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, name: impl Into<String>, value: f64, unit: &str) {
+        self.figures.push(Figure { name: name.into(), value, unit: unit.to_owned() });
+    }
+}
+
+/// What goes into the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Run {
+    /// The Cargo profile of the binaries.
+    profile: String,
+    machine: String,
+    command: String,
+    sections: Vec<Section>,
+}
+
+/// A run's figures as they come, beside those of the run before.
+#[derive(Debug)]
+pub(crate) struct Report {
+    run: Run,
+    before: Option<Run>,
+}
+
+impl Report {
+    pub(crate) fn begin(out: &Path, binaries: &Path) -> Result<Self, Problem> {
+        let profile = match binaries.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev".to_owned(),
+            Some(profile) => profile.to_owned(),
+        };
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        let arguments = if arguments.is_empty() { String::new() } else { format!(" ARGS=\"{}\"", arguments.join(" ")) };
+        let command = format!("make bench PROFILE={profile}{arguments}");
+        let before = match std::fs::read(out) {
+            // A file of an earlier version says nothing that can be compared.
+            Ok(bytes) => serde_json::from_slice(&bytes).ok(),
+            Err(_) => None,
+        };
+        Ok(Self { run: Run { profile, machine: machine(), command, sections: Vec::new() }, before })
+    }
+
+    pub(crate) fn print_head(&self) {
+        println!("{}; profile {}", self.run.machine, self.run.profile);
+        match &self.before {
+            Some(before) if before.profile == self.run.profile => println!("last column: change against the last run"),
+            Some(before) => println!("the last run was of profile {}: not compared", before.profile),
+            None => {}
+        }
+    }
+
+    /// Prints a section and keeps it.
+    pub(crate) fn add(&mut self, section: Section) {
+        print!("{}", table(&section, self.comparable(&section.title)));
+        self.run.sections.push(section);
+    }
+
+    fn comparable(&self, title: &str) -> Option<&Section> {
+        let before = self.before.as_ref().filter(|before| before.profile == self.run.profile)?;
+        before.sections.iter().find(|section| section.title == title)
+    }
+
+    /// Writes the file. What this run did not measure stays as the run before left it.
+    pub(crate) fn finish(mut self, out: &Path) -> Result<(), Problem> {
+        let measured: Vec<String> = self.run.sections.iter().map(|section| section.title.clone()).collect();
+        if let Some(before) = self.before.filter(|before| before.profile == self.run.profile) {
+            self.run.sections.extend(before.sections.into_iter().filter(|old| !measured.contains(&old.title)));
+        }
+        if let Some(directory) = out.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        std::fs::write(out, serde_json::to_vec_pretty(&self.run)?)
+            .map_err(|error| format!("cannot write {}: {error}", out.display()))?;
+        println!("\nRepeat: {}\nFigures: {}", self.run.command, out.display());
+        Ok(())
+    }
+}
+
+fn table(section: &Section, before: Option<&Section>) -> String {
+    let mut text = format!("\n{}\n", section.title);
+    for figure in &section.figures {
+        let old = before.and_then(|before| before.figures.iter().find(|old| old.name == figure.name));
+        let change = old.map(|old| change(old.value, figure.value)).unwrap_or_default();
+        let line =
+            format!("  {:<NAME_WIDTH$} {:>12} {:<14}{change:>8}", figure.name, number(figure.value), figure.unit,);
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// Three digits that mean something, thousands apart.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        _ if value.fract() == 0.0 => 0,
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.decimals$}");
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place) % 3 == 0 && !grouped.ends_with('-') {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    fraction.map_or(grouped.clone(), |fraction| format!("{grouped}.{fraction}"))
+}
+
+fn change(old: f64, new: f64) -> String {
+    if old == new {
+        return "=".to_owned();
+    }
+    if old == 0.0 {
+        return "new".to_owned();
+    }
+    format!("{:+.0} %", (new - old) / old * 100.0)
+}
+
+/// The processor and how many of its cores there are.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name));
+    format!("{}, {cores} cores", model.map_or("this machine", str::trim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(number(1_234_567.4), "1,234,567");
+        assert_eq!(number(123.0), "123");
+        assert_eq!(number(1_000.0), "1,000");
+        assert_eq!(number(12.345), "12.3");
+        assert_eq!(number(0.123), "0.12");
+        assert_eq!(number(-1_234.0), "-1,234");
+        assert_eq!(number(-123.0), "-123");
+    }
+
+    #[test]
+    fn a_change_is_told_against_the_same_figure_of_the_run_before() {
+        let mut before = Section::new("Speed");
+        before.add("presses", 200.0, "/s");
+        before.add("calls", 3.0, "calls");
+        let mut now = before.clone();
+        now.figures[0].value = 250.0;
+        now.add("more", 1.0, "");
+        let text = table(&now, Some(&before));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].starts_with("  presses") && lines[2].ends_with("250 /s               +25 %"), "{text}");
+        assert!(lines[3].ends_with("3 calls                =") && lines[4].ends_with('1'), "{text}");
+    }
+}
