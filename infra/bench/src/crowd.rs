@@ -173,7 +173,9 @@ async fn sell(
         options.buyers, options.units, options.clients
     ));
     section.add("orders in the end, each of another buyer", float(u64::try_from(seen.orders.len())?), "orders");
-    section.add("units oversold, or left over, or drifted", 0.0, "units");
+    for (name, figure) in [("units left over", "free"), ("units that do not add up (drift)", "drift")] {
+        section.add(name, audit.get(figure).and_then(Value::as_f64).unwrap_or(f64::NAN), "units");
+    }
     section.add("second presses of accepted buyers, all refused", float(seen.second_presses), "presses");
     let accepting_s = seen.last_acceptance.map_or(pressed, |last| last - began).as_secs_f64();
     section.add("accepted, until the last unit", f64::from(options.to_sell()) / accepting_s, "/s");
