@@ -114,8 +114,10 @@ impl World {
     }
 
     pub async fn restock(&self, offer: &Offer, quantity: u32, key: Option<&str>) -> Item {
-        let key = key.map(|key| IdempotencyKey::parse(key).unwrap());
-        flows::stock::restock(&self.store, offer, quantity, key.as_ref(), far()).await.unwrap()
+        // As `admin` does: a restock without a name gets one.
+        let made = format!("restock-{}", self.asks(offer, "operator", 1, None).random);
+        let key = IdempotencyKey::parse(key.unwrap_or(&made)).unwrap();
+        flows::stock::restock(&self.store, offer, quantity, &key, far()).await.unwrap()
     }
 
     /// A running `seckill` function.

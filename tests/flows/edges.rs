@@ -6,6 +6,8 @@ use domain::sale::SaleChange;
 use flows::gate::FRESH_FOR_MS;
 use flows::purchase::Refusal;
 use flows::set_up::{SetUpError, change, edit};
+use local_cloud::wire::{Fault, Loss};
+use seckill_tests::stepping::at_call;
 use seckill_tests::world::{START_MS, World, far, form};
 
 #[tokio::test]
@@ -150,6 +152,9 @@ async fn a_restock_with_the_same_key_is_one_restock() {
     world.restock(&offer, 5, Some("delivery-2")).await;
     assert_eq!(world.figures(&offer).await, (20, 0, 0));
     assert_eq!(world.item(&offer).await.layout.total(), 20);
+    let key = domain::ids::IdempotencyKey::parse("delivery-1").unwrap();
+    let other = flows::stock::restock(&world.store, &offer, 6, &key, far()).await;
+    assert!(matches!(other, Err(SetUpError::Mismatch)), "{other:?}");
 }
 
 #[tokio::test]
@@ -230,4 +235,33 @@ async fn a_draft_can_be_edited_whole_and_two_operators_do_not_overwrite_each_oth
     let stale = domain::sale::Sale { version: 2, ..edited.sale.clone() };
     assert_eq!(world.store.put_sale_row(&stale, false).await.unwrap(), store::SaleWrite::Changed);
     flows::stock::preheat(&world.store, &id, world.now(), far()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restock_whose_answer_is_lost_is_one_restock_also_without_a_key() {
+    for number in 1..=4 {
+        let world = World::new().await;
+        let offer = world.sale(30, 1).await;
+        at_call(&world, number, Fault::AppliedButLost(Loss::Io));
+        world.restock(&offer, 5, None).await;
+        world.mend();
+        assert_eq!(world.figures(&offer).await, (35, 0, 0), "lost at call {number}");
+    }
+}
+
+/// An operator edits a draft just after another one's preheat has read it: what is laid out is what the sale says.
+#[tokio::test]
+async fn a_preheat_lays_out_what_the_sale_says_and_not_what_it_said() {
+    for changed in [form(50, 1), form(100, 40)] {
+        let world = World::new().await;
+        let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+        flows::set_up::create(&world.store, offer.sale.clone(), form(100, 1), world.now()).await.unwrap();
+        let read = world.item(&offer).await;
+        let (stock, limit) = (changed.items[0].stock, changed.items[0].limit_per_buyer);
+        flows::set_up::edit(&world.store, &offer.sale, changed, world.now()).await.unwrap();
+        let segment = domain::bucket::Segment::new(read.stock, read.limit_per_buyer, None);
+        world.store.extend_layout(&offer, &read, &segment).await.unwrap();
+        let item = world.preheat(&offer).await.items.remove(&offer.item).unwrap();
+        assert_eq!((item.layout.total(), item.layout.0[0].size), (u64::from(stock), limit.max(24)));
+    }
 }

@@ -46,6 +46,10 @@ impl From<SetUpError> for Problem {
             SetUpError::UnknownItem => Problem::unknown_item(),
             SetUpError::Invalid(errors) => Problem::fields(errors),
             SetUpError::WrongState(why) => Problem::new(Code::WrongState, why),
+            SetUpError::Mismatch => Problem::new(
+                Code::IdempotencyMismatch,
+                "this Idempotency-Key was used for a restock of another quantity: use a new key for a new restock",
+            ),
             SetUpError::Changed => {
                 Problem::new(Code::WrongState, "somebody else changed the sale at the same moment: try again")
             }
@@ -109,5 +113,6 @@ mod tests {
         assert_eq!((problem.code, problem.errors), (Code::Invalid, errors));
         assert_eq!(Problem::from(SetUpError::WrongState("pause it first")).detail, "pause it first");
         assert_eq!(Problem::from(SetUpError::Changed).code, Code::WrongState);
+        assert_eq!(Problem::from(SetUpError::Mismatch).code, Code::IdempotencyMismatch);
     }
 }

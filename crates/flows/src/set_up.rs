@@ -20,6 +20,9 @@ pub enum SetUpError {
     /// Not possible in the sale's state; with what to do instead.
     #[error("{0}")]
     WrongState(&'static str),
+    /// The idempotency key was used for something else.
+    #[error("this Idempotency-Key was used for another restock")]
+    Mismatch,
     /// Somebody else changed the sale at the same moment, again and again.
     #[error("the sale was changed by somebody else at the same moment: try again")]
     Changed,

@@ -29,10 +29,11 @@ pub async fn preheat(store: &Store, id: &SaleId, now: Timestamp, until: Instant)
         let state = sale.state.after(SaleChange::Preheat);
         let state = state.ok_or(SetUpError::WrongState("a closed sale cannot be preheated: create a new one"))?;
 
-        // 1. What is to be laid out. Only ever written into an empty layout.
+        // 1. What is to be laid out. Only ever written into an empty layout, and only for the stock that was read: an edit in between
+        // has changed the version too, and the next round lays out what it says.
         for item in items.values().filter(|item| item.layout.0.is_empty()) {
             let segment = Segment::new(item.stock, item.limit_per_buyer, None);
-            store.extend_layout(&offer(&sale, item), &item.layout, &segment).await?;
+            store.extend_layout(&offer(&sale, item), item, &segment).await?;
         }
 
         // 2. The sale is ready: its items cannot be edited any more. An edit in between has changed the version: begin again.
@@ -53,12 +54,13 @@ pub async fn preheat(store: &Store, id: &SaleId, now: Timestamp, until: Instant)
     Err(SetUpError::Changed)
 }
 
-/// Adds units to an item that is on sale. The same key again adds nothing.
+/// Adds units to an item that is on sale. The same key again adds nothing: by it, a restock whose answer was lost is known again, so
+/// there is always one.
 pub async fn restock(
     store: &Store,
     offer: &Offer,
     quantity: u32,
-    key: Option<&IdempotencyKey>,
+    key: &IdempotencyKey,
     until: Instant,
 ) -> Result<Item, SetUpError> {
     for _ in 0..TRIES {
@@ -71,14 +73,17 @@ pub async fn restock(
             }
             SaleState::Closed => return Err(SetUpError::WrongState("a closed sale cannot be restocked")),
         }
-        let done_before = key.is_some_and(|key| item.layout.has(key));
-        if !done_before {
+        let done_before = item.layout.restock(key);
+        if done_before.is_some_and(|segment| segment.units != quantity) {
+            return Err(SetUpError::Mismatch);
+        }
+        if done_before.is_none() {
             let total = item.layout.total() + u64::from(quantity);
             if total > u64::from(MAX_STOCK) || item.layout.0.len() >= MAX_SEGMENTS {
-                return Err(SetUpError::WrongState("an item has at most 10000000 units and 1000 restocks"));
+                return Err(SetUpError::WrongState("an item has at most 10000000 units and 199 restocks"));
             }
-            let segment = Segment::new(quantity, item.limit_per_buyer, key.cloned());
-            if store.extend_layout(offer, &item.layout, &segment).await? == SaleWrite::Changed {
+            let segment = Segment::new(quantity, item.limit_per_buyer, Some(key.clone()));
+            if store.extend_layout(offer, item, &segment).await? == SaleWrite::Changed {
                 continue;
             }
         }

@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
-use domain::bucket::{Layout, Segment};
+use domain::bucket::Segment;
 use domain::ids::{ItemId, Offer, SaleId};
 use domain::sale::{Item, Sale, SaleState, SaleWithItems};
 
@@ -169,22 +169,19 @@ impl Store {
         sale_write(update("watch a sale", request).await?)
     }
 
-    /// Adds units to an item's layout, if it still has as many segments as `after`. The buckets are laid out next, by
-    /// whoever finds them missing.
-    pub async fn extend_layout(
-        &self,
-        offer: &Offer,
-        after: &Layout,
-        segment: &Segment,
-    ) -> Result<SaleWrite, StoreError> {
+    /// Adds units to the layout of an item that was read as `item`, if it still has as many segments, and the stock and the limit
+    /// by which they are laid out. The buckets are laid out next, by whoever finds them missing.
+    pub async fn extend_layout(&self, offer: &Offer, item: &Item, segment: &Segment) -> Result<SaleWrite, StoreError> {
         const OPERATION: &str = "extend a layout";
         let request = self
             .item_row(offer)
             .update_expression("SET #layout = list_append(#layout, :segment)")
-            .condition_expression("size(#layout) = :segments")
+            .condition_expression("size(#layout) = :segments AND stock = :stock AND limitPerBuyer = :limit")
             .expression_attribute_names("#layout", "layout")
             .expression_attribute_values(":segment", attribute(OPERATION, &[segment])?)
-            .expression_attribute_values(":segments", n(after.0.len()));
+            .expression_attribute_values(":segments", n(item.layout.0.len()))
+            .expression_attribute_values(":stock", n(item.stock))
+            .expression_attribute_values(":limit", n(item.limit_per_buyer));
         sale_write(update(OPERATION, request).await?)
     }
 

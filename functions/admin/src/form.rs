@@ -2,7 +2,7 @@
 
 use domain::Timestamp;
 use domain::bucket::Layout;
-use domain::ids::{ItemId, SaleId};
+use domain::ids::{IdempotencyKey, ItemId, SaleId};
 use domain::money::Currency;
 use domain::sale::{DEFAULT_PAYMENT_WINDOW_S, Item};
 use edge::{Code, Object, Problem};
@@ -72,6 +72,13 @@ pub(crate) fn new_sale_id(now: Timestamp, random: u32) -> Result<SaleId, Problem
     let ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
     let id = format!("s{}{}", base32(ms, 9), base32(u64::from(random), 7));
     SaleId::parse(id).map_err(|error| Problem::new(Code::Unavailable, format!("no id could be made: {error}")))
+}
+
+/// A name for a restock that the operator gave none, different from every other.
+pub(crate) fn new_restock_key(now: Timestamp, random: u32) -> Result<IdempotencyKey, Problem> {
+    let ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
+    IdempotencyKey::parse(format!("restock-{}-{}", base32(ms, 9), base32(u64::from(random), 7)))
+        .map_err(|error| Problem::new(Code::Unavailable, format!("no key could be made: {error}")))
 }
 
 /// The lowest `length` digits to the base 32, in letters that nobody takes for digits.
@@ -158,5 +165,8 @@ mod tests {
         assert!(id(1_762_819_200_000, u32::MAX) < id(1_762_819_200_001, 0));
         assert_ne!(id(1, 1), id(1, u32::MAX));
         assert_eq!(id(1, u32::MAX).as_str(), "s0000000013zzzzzz");
+        let key = |ms, random| new_restock_key(at(ms), random).unwrap();
+        assert_eq!(key(32 * 32 + 33, 1).as_str(), "restock-000000111-0000001");
+        assert!(key(1, 1) != key(1, 2) && key(1, 1) != key(2, 1));
     }
 }

@@ -124,10 +124,14 @@ async fn change(app: &App, id: &SaleId, change: SaleChange) -> Result<Response<B
 }
 
 async fn restock(app: &App, offer: &Offer, request: &Request) -> Result<Response<Body>, Problem> {
-    let key = request::idempotency_key(request)?;
+    // Without a name of the operator's own, this request gets one: what its first try did must be known to its second.
+    let key = match request::idempotency_key(request)? {
+        Some(key) => key,
+        None => form::new_restock_key((app.clock)(), (app.random)())?,
+    };
     let RestockBody { quantity } = body::parse(request, body::SMALL)?;
     let until = Instant::now() + LAY_OUT_FOR;
-    let item = stock::restock(&app.store, offer, quantity.get(), key.as_ref(), until).await?;
+    let item = stock::restock(&app.store, offer, quantity.get(), &key, until).await?;
     tracing::info!(sale_id = %offer.sale, item_id = %offer.item, quantity, "an item was restocked");
     Ok(response::json(StatusCode::OK, &ItemView::of(&item)))
 }
