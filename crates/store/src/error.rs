@@ -58,7 +58,7 @@ impl StoreError {
                     | "RequestThrottled"
                     | "ServiceQuotaExceededException"
                     | "TooManyRequestsException" => Self::Throttled { operation },
-                    "TransactionConflictException" => Self::Conflict { operation },
+                    "TransactionConflictException" | "TransactionInProgressException" => Self::Conflict { operation },
                     _ if status >= 500 => Self::Unknown { operation, detail },
                     _ => Self::Permanent { operation, detail },
                 }
