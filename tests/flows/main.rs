@@ -13,6 +13,7 @@ mod crashes;
 mod crowd;
 mod dependencies;
 mod edges;
+mod late;
 mod outages;
 mod races;
 mod repairs;

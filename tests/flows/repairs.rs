@@ -151,7 +151,8 @@ async fn an_order_that_was_claimed_and_never_made_is_made() {
     let (_, report) = repaired(
         async |world, offer| {
             let order = world.buys(offer, "unlucky").await;
-            world.store.mark_ordered(offer, &order).await.unwrap();
+            let (claims, _) = world.store.claims(&order.buyer(), &offer.sale).await.unwrap();
+            world.store.mark_ordered(offer, &order, claims.claims[&offer.item].bucket).await.unwrap();
             let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
             world.cloud.sqs.purge(&queue).await.unwrap();
         },

@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::bucket::BucketNo;
-use crate::claim::Claim;
+use crate::claim::{Claim, ClaimState};
 use crate::ids::OrderId;
 use crate::order::{Order, Status};
 
@@ -20,7 +20,7 @@ pub const DEADLINE_MARGIN: SignedDuration = SignedDuration::from_secs(90);
 pub enum Verdict {
     /// Nothing: it is as it should be, or too young to tell.
     Leave,
-    /// The order message was lost: send it again.
+    /// The order message was lost: send it again, for the bucket of this holder.
     SendAgain,
     /// The deadline's schedule was lost: close the order as timed out.
     Close,
@@ -40,6 +40,10 @@ pub fn is_due(order: &OrderId, now: Timestamp) -> bool {
 }
 
 /// The verdict on the holder `id` of `bucket`, by the order with that id and the buyer's claim on that item.
+///
+/// While a claim is HELD it may still be moved, and a message may be under way for any bucket that holds its order: none of them is
+/// released, and the message that order-consumer takes first decides. Once the claim is ORDERED, or there is an order, its bucket
+/// does not change any more, and what is held elsewhere came late.
 pub fn verdict(
     id: &OrderId,
     bucket: BucketNo,
@@ -58,8 +62,10 @@ pub fn verdict(
             Status::Closed | Status::Failed => Verdict::FinishClose,
             Status::Paid | Status::Refunding | Status::Refunded => Verdict::Confirm,
         },
-        (None, Some(claim)) if claim.order == *id && claim.bucket == bucket => Verdict::SendAgain,
-        (None, Some(claim)) if claim.order == *id => Verdict::Release,
+        (None, Some(claim)) if claim.order == *id => match claim.state {
+            ClaimState::Ordered if claim.bucket != bucket => Verdict::Release,
+            ClaimState::Held | ClaimState::Ordered => Verdict::SendAgain,
+        },
         (None, _) => Verdict::Fail,
     }
 }
@@ -67,7 +73,6 @@ pub fn verdict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::ClaimState;
     use crate::ids::{Buyer, BuyerKey};
     use crate::money::Currency;
 
@@ -100,8 +105,8 @@ mod tests {
         }
     }
 
-    fn claim(order: OrderId, bucket: BucketNo) -> Claim {
-        Claim { order, quantity: 1, bucket, state: ClaimState::Held }
+    fn claim(order: OrderId, bucket: BucketNo, state: ClaimState) -> Claim {
+        Claim { order, quantity: 1, bucket, state }
     }
 
     #[test]
@@ -117,9 +122,11 @@ mod tests {
             (Some(&order(Status::Paid)), None, 60, Verdict::Confirm),
             (Some(&order(Status::Refunding)), None, 60, Verdict::Confirm),
             (Some(&Order { bucket: 6, ..pending.clone() }), None, 60, Verdict::Release),
-            (None, Some(&claim(id(1), 5)), 60, Verdict::SendAgain),
-            (None, Some(&claim(id(1), 6)), 60, Verdict::Release),
-            (None, Some(&claim(id(2), 5)), 60, Verdict::Fail),
+            (None, Some(&claim(id(1), 5, ClaimState::Held)), 60, Verdict::SendAgain),
+            (None, Some(&claim(id(1), 6, ClaimState::Held)), 60, Verdict::SendAgain),
+            (None, Some(&claim(id(1), 5, ClaimState::Ordered)), 60, Verdict::SendAgain),
+            (None, Some(&claim(id(1), 6, ClaimState::Ordered)), 60, Verdict::Release),
+            (None, Some(&claim(id(2), 5, ClaimState::Held)), 60, Verdict::Fail),
             (None, None, 60, Verdict::Fail),
         ];
         for (n, (order, claim, now, expected)) in cases.into_iter().enumerate() {

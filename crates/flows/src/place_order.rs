@@ -11,10 +11,11 @@
 
 use domain::Timestamp;
 use domain::claim::ClaimState;
+use domain::ids::Offer;
 use domain::message::OrderMessage;
 use domain::money::{Currency, amount};
 use domain::order::{Order, Reason, Status};
-use domain::sale::{Item, Sale};
+use domain::sale::{Item, Sale, SaleWithItems};
 use jiff::SignedDuration;
 use store::{ClaimWrite, Placed, Store, StoreError};
 
@@ -40,27 +41,22 @@ pub async fn place_order(
     now: Timestamp,
 ) -> Result<Placement, StoreError> {
     let offer = message.offer();
-    let found = match sales.get(store, &offer.sale, now).await? {
-        Some(found) => Some((found.sale.clone(), found.items.get(&offer.item).cloned())),
-        None => None,
-    };
-    let Some((sale, Some(item))) = found else {
+    let Some((sale, item)) = sold(store, sales, &offer, now).await? else {
         return fail(store, message, Reason::UnknownItem, now).await;
     };
 
-    // 1. The claim is this order's from now on: only the order's own end removes it.
-    if let ClaimWrite::Refused(claims) = store.mark_ordered(&offer, &message.order_id).await? {
-        let marked_before = claims
-            .claims
-            .get(&offer.item)
-            .is_some_and(|claim| claim.order == message.order_id && claim.state == ClaimState::Ordered);
-        if !marked_before {
-            return fail(store, message, Reason::ClaimLost, now).await;
-        }
-    }
+    // 1. The claim is this order's from now on, at this message's bucket: only the order's own end removes it.
+    let bucket = match store.mark_ordered(&offer, &message.order_id, message.bucket).await? {
+        ClaimWrite::Done => message.bucket,
+        ClaimWrite::Refused(claims) => match claims.claims.get(&offer.item) {
+            // Another message of the same order was first, perhaps one that held elsewhere: its bucket is the order's.
+            Some(claim) if claim.order == message.order_id && claim.state == ClaimState::Ordered => claim.bucket,
+            _ => return fail(store, message, Reason::ClaimLost, now).await,
+        },
+    };
 
     // 2. The order.
-    let order = pending(message, &sale, &item, now);
+    let order = Order { bucket, ..pending(message, &sale, &item, now) };
     let (order, new) = match store.place(&order).await? {
         Placed::New => (order, true),
         Placed::Existing(existing) => (*existing, false),
@@ -72,6 +68,16 @@ pub async fn place_order(
         store.schedule_deadline(&order.id, order.pay_by.max(soonest), order.trace.as_deref()).await?;
     }
     Ok(if new { Placement::Made(Box::new(order)) } else { Placement::Before(Box::new(order)) })
+}
+
+/// The sale and the item of an order. What is not in memory is asked of the database as it is now, before a purchase is given up.
+async fn sold(store: &Store, sales: &Sales, offer: &Offer, now: Timestamp) -> Result<Option<(Sale, Item)>, StoreError> {
+    let of = |found: &SaleWithItems| Some((found.sale.clone(), found.items.get(&offer.item)?.clone()));
+    let remembered = sales.get(store, &offer.sale, now).await?;
+    if let Some(known) = remembered.as_deref().and_then(of) {
+        return Ok(Some(known));
+    }
+    Ok(store.sale(&offer.sale).await?.as_ref().and_then(of))
 }
 
 fn pending(message: &OrderMessage, sale: &Sale, item: &Item, now: Timestamp) -> Order {

@@ -173,6 +173,11 @@ impl Seckill {
                 let keys = purchase.key.iter().cloned().collect();
                 self.hold_and_send(purchase, item, claim, keys).await
             }
+            // An earlier try of this very request made the claim, and its answer was lost.
+            ClaimWrite::Refused(claims) if claims.claims.get(&offer.item) == Some(&claim) => {
+                let keys = purchase.key.iter().cloned().collect();
+                self.hold_and_send(purchase, item, claim, keys).await
+            }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
                 Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
                 Standing::GoOn(claim) => self.go_on(purchase, item, claim, &claims).await,
@@ -192,12 +197,23 @@ impl Seckill {
         }
         let (claims, _) = self.store.claims(&purchase.buyer_key, &purchase.offer.sale).await?;
         let known = purchase.key.as_ref().is_some_and(|key| claims.keys.contains_key(key));
+        let sold_out = matches!(refusal, Refusal::SoldOut { .. });
         match claims.standing(&press(purchase)) {
             Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
-            Standing::GoOn(claim) if known => self.go_on(purchase, item, claim, &claims).await,
+            // A try that was left unfinished is finished; but a sale that does not sell now gives it no new units.
+            Standing::GoOn(claim) if known && (sold_out || self.is_held(&purchase.offer, &claim).await?) => {
+                self.go_on(purchase, item, claim, &claims).await
+            }
             Standing::Mismatch => Err(Refusal::Mismatch),
+            Standing::Duplicate(order) if sold_out => Err(Refusal::Duplicate(order)),
             Standing::GoOn(_) | Standing::Duplicate(_) | Standing::Free => Err(refusal),
         }
+    }
+
+    /// Whether a claim's units are held already.
+    async fn is_held(&self, offer: &Offer, claim: &Claim) -> Result<bool, StoreError> {
+        let bucket = self.store.buckets(offer, [claim.bucket]).await?.pop();
+        Ok(bucket.is_some_and(|(_, bucket)| bucket.holders.contains_key(&claim.order)))
     }
 
     /// Goes on with an unfinished try of this buyer's. Its quantity stays: its stock may be held already.
@@ -211,7 +227,7 @@ impl Seckill {
         let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
         let mut keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
         if let Some(key) = purchase.key.as_ref().filter(|key| !keys.contains(key)) {
-            match self.store.adopt_key(&purchase.offer, &claim, key).await? {
+            match self.store.adopt_key(&purchase.offer, &claim, key, purchase.quantity).await? {
                 ClaimWrite::Done => keys.push(key.clone()),
                 ClaimWrite::Refused(_) => return Err(Refusal::Busy),
             }

@@ -55,9 +55,10 @@ impl Store {
         if let Some(key) = new.key {
             sets.push_str(", #key = :answered");
             condition.push_str(" AND attribute_not_exists(#key)");
-            request = request
-                .expression_attribute_names("#key", format!("{KEY}{key}"))
-                .expression_attribute_values(":answered", answered(OPERATION, new.offer, new.claim)?);
+            request = request.expression_attribute_names("#key", format!("{KEY}{key}")).expression_attribute_values(
+                ":answered",
+                answered(OPERATION, new.offer, new.claim, new.claim.quantity)?,
+            );
         }
         match update(OPERATION, request.update_expression(sets).condition_expression(condition)).await? {
             Written::Done(row) => Ok((ClaimWrite::Done, read_claims(OPERATION, row)?)),
@@ -68,12 +69,14 @@ impl Store {
         }
     }
 
-    /// Remembers the answer under another key of the same buyer, who takes up a try that was abandoned.
+    /// Remembers the answer under another key of the same buyer, who takes up a try that was abandoned. `asked` is the quantity that
+    /// came with this key: the same request must be known again, also if the claim is for another quantity.
     pub async fn adopt_key(
         &self,
         offer: &Offer,
         claim: &Claim,
         key: &IdempotencyKey,
+        asked: u32,
     ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "adopt a claim";
         let request = self
@@ -81,7 +84,7 @@ impl Store {
             .update_expression("SET #key = :answered")
             .condition_expression("#claim.#order = :order AND attribute_not_exists(#key)")
             .expression_attribute_names("#key", format!("{KEY}{key}"))
-            .expression_attribute_values(":answered", answered(OPERATION, offer, claim)?);
+            .expression_attribute_values(":answered", answered(OPERATION, offer, claim, asked)?);
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
@@ -123,14 +126,22 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
     }
 
-    /// Marks a claim as taken by order-consumer: from now on only the order's own end removes it.
-    pub async fn mark_ordered(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
+    /// Marks a claim as taken by order-consumer, for units that are held in `bucket`: from now on the claim does not move, and only
+    /// the order's own end removes it.
+    pub async fn mark_ordered(
+        &self,
+        offer: &Offer,
+        order: &OrderId,
+        bucket: BucketNo,
+    ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "mark a claim as ordered";
         let request = self
             .claim_of(offer, order)
-            .update_expression("SET #claim.#state = :ordered")
+            .update_expression("SET #claim.#state = :ordered, #claim.#bucket = :bucket")
             .condition_expression("#claim.#order = :order AND #claim.#state = :held")
+            .expression_attribute_names("#bucket", "bucket")
             .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":bucket", n(bucket))
             .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
             .expression_attribute_values(":ordered", attribute(OPERATION, &ClaimState::Ordered)?);
         claim_write(OPERATION, update(OPERATION, request).await?)
@@ -215,8 +226,13 @@ impl Store {
     }
 }
 
-fn answered(operation: &'static str, offer: &Offer, claim: &Claim) -> Result<AttributeValue, StoreError> {
-    let answered = Answered { order: claim.order.clone(), item: offer.item.clone(), quantity: claim.quantity };
+fn answered(
+    operation: &'static str,
+    offer: &Offer,
+    claim: &Claim,
+    quantity: u32,
+) -> Result<AttributeValue, StoreError> {
+    let answered = Answered { order: claim.order.clone(), item: offer.item.clone(), quantity };
     attribute(operation, &answered)
 }
 

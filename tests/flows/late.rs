@@ -1,0 +1,210 @@
+//! Answers that were lost, requests that land late, and two requests that work on one order: whatever is accepted has its
+//! units, and nothing is taken twice.
+
+use domain::claim::{Claim, ClaimState};
+use domain::ids::{Offer, OrderId};
+use domain::message::{OrderMessage, VERSION};
+use domain::order::Status;
+use domain::sale::SaleChange;
+use flows::place_order::place_order;
+use flows::purchase::{Purchase, Refusal};
+use flows::sales::Sales;
+use flows::set_up::change;
+use local_cloud::wire::{Fault, Loss};
+use seckill_tests::stepping::at_call;
+use seckill_tests::world::World;
+use store::NewClaim;
+
+/// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
+#[tokio::test]
+async fn a_lost_answer_is_no_duplicate_to_a_buyer_without_a_key() {
+    for number in 1..=5 {
+        for fault in [Fault::AppliedButLost(Loss::Io), Fault::AppliedButServerError] {
+            let world = World::new().await;
+            let offer = world.sale(30, 1).await;
+            at_call(&world, number, fault);
+            let order = world.press(&offer, "alice").await.unwrap().order;
+            world.mend();
+            world.settle_down().await;
+            assert_eq!(world.order(&order).await.unwrap().status, Status::PendingPayment, "{fault:?} at call {number}");
+            assert_eq!(world.figures(&offer).await, (29, 1, 0), "{fault:?} at call {number}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_took_up_an_abandoned_try_keeps_its_answer() {
+    let world = World::new().await;
+    let offer = world.sale(30, 2).await;
+    stock_is_down(&world, Fault::ServerError);
+    world.press(&offer, "alice").await.unwrap_err();
+    world.mend();
+    world.pass(7);
+    // The try that was left asked for one, this one asks for two: it gets the one, and gets it again.
+    let order = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
+    let again = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
+    assert_eq!(again, order);
+    let other = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
+    assert!(matches!(other, Err(Refusal::Mismatch)), "{other:?}");
+    assert_eq!(world.figures(&offer).await, (29, 1, 0));
+}
+
+/// From now on no call to the stock table works.
+fn stock_is_down(world: &World, fault: Fault) {
+    let stock = world.names().stock.clone();
+    world.fault(move |call| if call.resource().as_deref() == Some(&stock) { fault } else { Fault::None });
+}
+
+fn at_bucket(asked: &Purchase, claim: &Claim) -> OrderMessage {
+    OrderMessage {
+        version: VERSION,
+        order_id: claim.order.clone(),
+        buyer: asked.buyer.clone(),
+        sale_id: asked.offer.sale.clone(),
+        item_id: asked.offer.item.clone(),
+        quantity: claim.quantity,
+        bucket: claim.bucket,
+        trace: None,
+    }
+}
+
+/// One request held in bucket `one` and sent its message; another one, working on the same order, had found that bucket full and moved
+/// the claim to `other`.
+async fn torn(world: &World) -> (Offer, OrderMessage, OrderMessage) {
+    let offer = world.sale(72, 1).await;
+    let asked = world.asks(&offer, "alice", 1, Some("k"));
+    let order = world.environment().purchase(&asked).await.unwrap().order;
+    let (claims, _) = world.store.claims(&asked.buyer_key, &offer.sale).await.unwrap();
+    let one = claims.claims[&offer.item].clone();
+    assert_eq!(one.order, order);
+    let other = Claim { bucket: (one.bucket + 1) % 3, ..one.clone() };
+    world.store.move_claim(&offer, &one, other.bucket).await.unwrap();
+    let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
+    world.cloud.sqs.purge(&queue).await.unwrap();
+    (offer, at_bucket(&asked, &one), at_bucket(&asked, &other))
+}
+
+/// There is an order that may be paid, and exactly its own bucket holds it.
+async fn has_its_unit(world: &World, offer: &Offer, id: &OrderId, when: &str) {
+    let order = world.order(id).await.unwrap();
+    assert_eq!(order.status, Status::PendingPayment, "{when}");
+    let holding: Vec<u32> = world
+        .store
+        .buckets(offer, 0..3)
+        .await
+        .unwrap()
+        .into_iter()
+        .filter_map(|(number, bucket)| bucket.holders.contains_key(id).then_some(number))
+        .collect();
+    assert_eq!(holding, [order.bucket], "{when}");
+    assert_eq!(world.figures(offer).await, (71, 1, 0), "{when}");
+}
+
+#[tokio::test]
+async fn an_order_has_its_unit_though_its_claim_was_moved_and_its_messages_are_late() {
+    // Which of the two messages comes first, after reconcile has looked while they were under way.
+    for (other_held, other_first) in [(true, false), (true, true), (false, false)] {
+        let when = format!("held at the other: {other_held}, its message first: {other_first}");
+        let world = World::new().await;
+        let (offer, one, other) = torn(&world).await;
+        if other_held {
+            world.store.hold(&offer, other.bucket, &other.order_id, 1).await.unwrap();
+        }
+        world.pass(61);
+        world.reconcile().await;
+        let mut messages = vec![one.clone()];
+        if other_held {
+            messages.push(other);
+        }
+        if other_first {
+            messages.reverse();
+        }
+        for message in &messages {
+            place_order(&world.store, &Sales::default(), message, world.now()).await.unwrap();
+        }
+        world.settle_down().await;
+        world.reconcile().await;
+        world.settle_down().await;
+        has_its_unit(&world, &offer, &one.order_id, &when).await;
+        assert!(world.reconcile().await.found_nothing(), "{when}");
+    }
+}
+
+/// order-consumer took the claim for one message and stopped before the order; the other message comes next, or reconcile does.
+#[tokio::test]
+async fn an_order_is_made_where_its_claim_was_taken() {
+    for reconciled in [false, true] {
+        let world = World::new().await;
+        let (offer, one, other) = torn(&world).await;
+        world.store.hold(&offer, other.bucket, &other.order_id, 1).await.unwrap();
+        world.store.mark_ordered(&offer, &other.order_id, other.bucket).await.unwrap();
+        if reconciled {
+            world.pass(61);
+            world.reconcile().await;
+        }
+        place_order(&world.store, &Sales::default(), &one, world.now()).await.unwrap();
+        world.settle_down().await;
+        world.pass(61);
+        world.reconcile().await;
+        world.settle_down().await;
+        has_its_unit(&world, &offer, &one.order_id, &format!("reconciled: {reconciled}")).await;
+        assert_eq!(world.order(&one.order_id).await.unwrap().bucket, other.bucket);
+    }
+}
+
+/// The answer to a key does not change because the sale went on; but nothing new is sold under it.
+#[tokio::test]
+async fn an_unfinished_try_takes_no_stock_after_the_end_or_in_a_pause() {
+    for ended in [true, false] {
+        for held in [true, false] {
+            let world = World::new().await;
+            let offer = world.sale(30, 1).await;
+            stock_is_down(&world, if held { Fault::AppliedButLost(Loss::Io) } else { Fault::ServerError });
+            let first = world.asks(&offer, "alice", 1, Some("k"));
+            world.environment().purchase(&first).await.unwrap_err();
+            world.mend();
+            if ended {
+                world.pass(3_600);
+            } else {
+                change(&world.store, &offer.sale, SaleChange::Pause, world.now()).await.unwrap();
+            }
+            let again = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
+            let id = OrderId::new(first.now, &first.buyer_key, first.random);
+            match again {
+                Ok(accepted) => assert_eq!((held, accepted.order), (true, id)),
+                Err(Refusal::Ended) => assert_eq!((held, ended), (false, true)),
+                Err(Refusal::Paused) => assert_eq!((held, ended), (false, false)),
+                Err(other) => panic!("{other}"),
+            }
+            assert_eq!(world.figures(&offer).await.1, u32::from(held));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_live_order_is_named_also_when_all_is_sold() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    let order = world.buys(&offer, "alice").await;
+    world.settle_down().await;
+    let again = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("new"))).await;
+    assert!(matches!(&again, Err(Refusal::Duplicate(first)) if *first == order), "{again:?}");
+}
+
+/// What a function remembers of a sale may be older than the sale itself: an order is not given up because of that.
+#[tokio::test]
+async fn an_order_is_not_failed_by_an_old_memory_of_its_sale() {
+    let world = World::new().await;
+    let sales = Sales::default();
+    let id = "sale".parse().unwrap();
+    assert!(sales.get(&world.store, &id, world.now()).await.unwrap().is_none());
+    let offer = world.preheated(30, 1).await;
+    let asked = world.asks(&offer, "alice", 1, None);
+    let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
+    let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held };
+    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: None, expires: asked.now };
+    world.store.claim(&new).await.unwrap();
+    world.store.hold(&offer, 0, &claim.order, 1).await.unwrap();
+    place_order(&world.store, &sales, &at_bucket(&asked, &claim), world.now()).await.unwrap();
+    assert_eq!(world.order(&claim.order).await.unwrap().status, Status::PendingPayment);
+}
