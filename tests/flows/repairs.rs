@@ -293,3 +293,19 @@ async fn the_audit_counts_what_there_is() {
     assert_eq!(audit.orders, [(Status::PendingPayment, 10), (Status::Closed, 1)].into());
     assert_eq!(audit.findings, [""; 0]);
 }
+
+/// The stream has told nothing of a page yet, so all of it counts as open. Reconcile takes off it what is empty, and nothing else.
+#[tokio::test]
+async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
+    let world = World::new().await;
+    let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+    flows::set_up::create(&world.store, offer.sale.clone(), seckill_tests::world::form(72, 24), world.now())
+        .await
+        .unwrap();
+    world.preheat(&offer).await;
+    world.pass(3_600);
+    world.environment().purchase(&world.asks(&offer, "greedy", 24, None)).await.unwrap();
+    assert!(world.reconcile().await.pages_mended > 0);
+    assert_eq!(world.store.pages(&offer, &[0]).await.unwrap()[0].1.open.len(), 2);
+    world.environment().purchase(&world.asks(&offer, "alice", 24, None)).await.unwrap();
+}

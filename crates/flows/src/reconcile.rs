@@ -259,13 +259,20 @@ async fn mend_page(
     read: &[(BucketNo, Bucket)],
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    let told = store.pages(offer, &[page]).await?.pop();
-    let told = told.map_or_else(|| Page::untold(page, buckets), |(_, page)| page);
+    let told = store.pages(offer, &[page]).await?.pop().map(|(_, page)| page);
     let is_open = |(number, bucket): &(BucketNo, Bucket)| (bucket.free > 0).then_some(*number);
     let open: BTreeSet<BucketNo> = read.iter().filter_map(is_open).collect();
-    let change = PageChange {
-        opened: open.difference(&told.open).copied().collect(),
-        closed: told.open.difference(&open).copied().collect(),
+    let change = match told {
+        // Of a page that nothing was told of, everything counts as open. The first thing told ends that: tell all of it.
+        None if open == Page::untold(page, buckets).open => return Ok(()),
+        None => PageChange {
+            closed: buckets_on(page, buckets).filter(|bucket| !open.contains(bucket)).collect(),
+            opened: open,
+        },
+        Some(told) => PageChange {
+            opened: open.difference(&told.open).copied().collect(),
+            closed: told.open.difference(&open).copied().collect(),
+        },
     };
     if change == PageChange::default() {
         return Ok(());
