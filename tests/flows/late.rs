@@ -133,23 +133,44 @@ async fn an_order_has_its_unit_though_its_claim_was_moved_and_its_messages_are_l
 /// order-consumer took the claim for one message and stopped before the order; the other message comes next, or reconcile does.
 #[tokio::test]
 async fn an_order_is_made_where_its_claim_was_taken() {
-    for reconciled in [false, true] {
+    for (reconciled, first_taken) in [(false, false), (true, false), (false, true), (true, true)] {
         let world = World::new().await;
         let (offer, one, other) = torn(&world).await;
         world.store.hold(&offer, other.bucket, &other.order_id, 1).await.unwrap();
-        world.store.mark_ordered(&offer, &other.order_id, other.bucket).await.unwrap();
+        let (taken, late) = if first_taken { (&one, &other) } else { (&other, &one) };
+        world.store.mark_ordered(&offer, &taken.order_id, taken.bucket).await.unwrap();
         if reconciled {
             world.pass(61);
             world.reconcile().await;
         }
-        place_order(&world.store, &Sales::default(), &one, world.now()).await.unwrap();
+        place_order(&world.store, &Sales::default(), late, world.now()).await.unwrap();
         world.settle_down().await;
         world.pass(61);
         world.reconcile().await;
         world.settle_down().await;
         has_its_unit(&world, &offer, &one.order_id, &format!("reconciled: {reconciled}")).await;
-        assert_eq!(world.order(&one.order_id).await.unwrap().bucket, other.bucket);
+        assert_eq!(world.order(&one.order_id).await.unwrap().bucket, taken.bucket);
     }
+}
+
+/// A press that found nothing leaves nothing: the same key may try again, and is not answered with an order that never was.
+#[tokio::test]
+async fn a_key_that_got_nothing_may_try_again() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    let first = world.buys(&offer, "first").await;
+    world.consume().await;
+    // The page still says that there is something: the claim is made, and withdrawn.
+    let refused = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
+    assert!(matches!(refused, Err(Refusal::SoldOut { available: 0 })), "{refused:?}");
+    let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
+    assert_eq!(claims, domain::claim::BuyerClaims::default());
+    flows::close::close(&world.store, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    world.stream().await;
+    world.pass(1);
+    let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
+    world.settle_down().await;
+    assert_eq!(world.order(&order).await.unwrap().status, Status::PendingPayment);
 }
 
 /// The answer to a key does not change because the sale went on; but nothing new is sold under it.

@@ -13,6 +13,7 @@ mod crashes;
 mod crowd;
 mod dependencies;
 mod edges;
+mod guards;
 mod late;
 mod outages;
 mod races;

@@ -1,0 +1,276 @@
+//! Each guard on its own: a write that comes late, twice, or for somebody else's order changes nothing.
+
+use domain::availability::PageChange;
+use domain::bucket::{Movement, MovementKind};
+use domain::claim::{Claim, ClaimState};
+use domain::ids::{BuyerKey, Offer, OrderId};
+use domain::message::{OrderMessage, VERSION};
+use domain::order::{Reason, Status};
+use domain::sale::Sale;
+use flows::orders::OrderView;
+use flows::place_order::{Placement, fail};
+use flows::purchase::Refusal;
+use flows::sales::Sales;
+use local_cloud::wire::Fault;
+use seckill_tests::world::{World, form};
+use store::{ClaimWrite, Hold, Moved, SaleWrite};
+
+fn some_order(world: &World, offer: &Offer, buyer: &str) -> OrderId {
+    let asked = world.asks(offer, buyer, 1, None);
+    OrderId::new(asked.now, &asked.buyer_key, asked.random)
+}
+
+async fn claim_of(world: &World, offer: &Offer, order: &OrderId) -> Option<Claim> {
+    world.store.claims(&order.buyer(), &offer.sale).await.unwrap().0.claims.remove(&offer.item)
+}
+
+fn refused(written: &ClaimWrite) -> bool {
+    matches!(written, ClaimWrite::Refused(_))
+}
+
+#[tokio::test]
+async fn units_move_once_and_only_those_that_are_held() {
+    let world = World::new().await;
+    let offer = world.sale(24, 5).await;
+    let (order, other) = (some_order(&world, &offer, "a"), some_order(&world, &offer, "b"));
+    for _ in 0..2 {
+        assert_eq!(world.store.hold(&offer, 0, &order, 3).await.unwrap(), Hold::Held);
+    }
+    assert_eq!(world.figures(&offer).await, (21, 3, 0));
+    assert_eq!(world.store.hold(&offer, 0, &other, 22).await.unwrap(), Hold::Full { free: 21 });
+    // Not another order's units, and not another number of them.
+    for (order, quantity) in [(&other, 3), (&order, 2)] {
+        assert_eq!(world.store.confirm(&offer, 0, order, quantity).await.unwrap(), Moved::NotHeld);
+        assert_eq!(world.store.release(&offer, 0, order, quantity).await.unwrap(), Moved::NotHeld);
+    }
+    assert_eq!(world.store.confirm(&offer, 0, &order, 3).await.unwrap(), Moved::Now);
+    assert_eq!(world.store.confirm(&offer, 0, &order, 3).await.unwrap(), Moved::NotHeld);
+    assert_eq!(world.store.release(&offer, 0, &order, 3).await.unwrap(), Moved::NotHeld);
+    assert_eq!(world.figures(&offer).await, (21, 0, 3));
+}
+
+/// A bucket that is not there has nothing, and is not made by asking for it.
+#[tokio::test]
+async fn a_bucket_that_is_not_there_is_full() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    let order = some_order(&world, &offer, "a");
+    assert!(matches!(world.store.hold(&offer, 7, &order, 1).await, Ok(Hold::Full { free: 0 }) | Err(_)));
+    assert_eq!(world.store.buckets(&offer, [7]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_claim_moves_and_goes_only_as_its_own_order_left_it() {
+    let world = World::new().await;
+    let offer = world.sale(72, 1).await;
+    let order = world.buys(&offer, "alice").await;
+    let claim = claim_of(&world, &offer, &order).await.unwrap();
+    let elsewhere = Claim { bucket: claim.bucket + 1, ..claim.clone() };
+    let anothers = Claim { order: some_order(&world, &offer, "alice"), ..claim.clone() };
+    for wrong in [&elsewhere, &anothers] {
+        assert!(refused(&world.store.move_claim(&offer, wrong, 9).await.unwrap()));
+        assert!(refused(&world.store.withdraw_claim(&offer, wrong, &[]).await.unwrap()));
+    }
+    assert!(refused(&world.store.mark_ordered(&offer, &anothers.order, 9).await.unwrap()));
+    assert!(refused(&world.store.drop_claim(&offer, &anothers.order).await.unwrap()));
+    assert_eq!(claim_of(&world, &offer, &order).await, Some(claim.clone()));
+
+    // Once it is ORDERED it stays where it is until its order ends.
+    assert_eq!(world.store.mark_ordered(&offer, &order, claim.bucket).await.unwrap(), ClaimWrite::Done);
+    assert!(refused(&world.store.mark_ordered(&offer, &order, 9).await.unwrap()));
+    assert!(refused(&world.store.move_claim(&offer, &claim, 9).await.unwrap()));
+    assert!(refused(&world.store.withdraw_claim(&offer, &claim, &[]).await.unwrap()));
+    let ordered = Claim { state: ClaimState::Ordered, ..claim };
+    assert_eq!(claim_of(&world, &offer, &order).await, Some(ordered));
+}
+
+#[tokio::test]
+async fn a_key_of_one_item_is_not_for_another() {
+    let world = World::new().await;
+    let phone = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+    let tablet = Offer { item: "tablet".parse().unwrap(), ..phone.clone() };
+    let mut two = form(50, 1);
+    two.items.push(domain::sale::Item { id: tablet.item.clone(), ..two.items[0].clone() });
+    flows::set_up::create(&world.store, phone.sale.clone(), two, world.now()).await.unwrap();
+    world.preheat(&phone).await;
+    world.pass(3_600);
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&phone, "alice", 1, Some("k"))).await.unwrap();
+    let other = seckill.purchase(&world.asks(&tablet, "alice", 1, Some("k"))).await;
+    assert!(matches!(other, Err(Refusal::Mismatch)), "{other:?}");
+    assert_eq!(world.figures(&tablet).await, (50, 0, 0));
+    seckill.purchase(&world.asks(&tablet, "alice", 1, Some("k2"))).await.unwrap();
+    assert_eq!((world.figures(&phone).await.1, world.figures(&tablet).await.1), (1, 1));
+}
+
+/// The late end of an order that was closed long ago leaves the buyer's next order alone.
+#[tokio::test]
+async fn a_late_close_leaves_the_next_order_alone() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let first = world.buys(&offer, "alice").await;
+    world.settle_down().await;
+    let closed = flows::close::close(&world.store, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    assert!(matches!(closed, flows::close::Closing::Closed(_)));
+    world.pass(1);
+    let second = world.buys(&offer, "alice").await;
+    world.settle_down().await;
+    let again = flows::close::close(&world.store, &first, flows::close::Cause::Deadline, world.now()).await.unwrap();
+    assert!(matches!(again, flows::close::Closing::Before(_)));
+    assert_eq!(claim_of(&world, &offer, &second).await.unwrap().order, second);
+    assert_eq!(world.figures(&offer).await, (9, 1, 0));
+    assert!(matches!(world.press(&offer, "alice").await, Err(Refusal::Duplicate(live)) if live == second));
+}
+
+/// Reconcile found no order and no claim, and the order came in between: it stays, with its units.
+#[tokio::test]
+async fn an_order_that_was_made_is_not_failed_any_more() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    world.settle_down().await;
+    let order = world.order(&id).await.unwrap();
+    let message = OrderMessage {
+        version: VERSION,
+        order_id: id.clone(),
+        buyer: order.buyer_name.clone(),
+        sale_id: offer.sale.clone(),
+        item_id: offer.item.clone(),
+        quantity: 1,
+        bucket: order.bucket,
+        trace: None,
+    };
+    let placement = fail(&world.store, &message, Reason::ClaimLost, world.now()).await.unwrap();
+    assert!(matches!(placement, Placement::Before(_)), "{placement:?}");
+    assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
+    assert_eq!(world.figures(&offer).await, (9, 1, 0));
+}
+
+#[tokio::test]
+async fn an_operator_who_read_an_older_version_changes_nothing() {
+    let world = World::new().await;
+    let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+    let created = flows::set_up::create(&world.store, offer.sale.clone(), form(50, 1), world.now()).await.unwrap();
+    let edited = flows::set_up::edit(&world.store, &offer.sale, form(60, 1), world.now()).await.unwrap();
+    // Another operator's edit, made from what was created.
+    let late = Sale { version: created.sale.version + 1, ..created.sale.clone() };
+    let items: Vec<_> = created.items.values().cloned().collect();
+    assert_eq!(world.store.put_sale(&late, &items, &[]).await.unwrap(), SaleWrite::Changed);
+    assert_eq!(world.store.put_sale_row(&late, true).await.unwrap(), SaleWrite::Changed);
+    assert_eq!(world.item(&offer).await.stock, 60);
+
+    // Reconcile read the sale before it was preheated again, and would stop looking after it.
+    world.preheat(&offer).await;
+    assert_eq!(world.store.watch_sale(&edited.sale, false).await.unwrap(), SaleWrite::Changed);
+    assert_eq!(world.store.watched_sales().await.unwrap(), std::slice::from_ref(&offer.sale));
+    // Laying out that began earlier and ends later does not take back how far it came.
+    let buckets = world.item(&offer).await.laid_out;
+    world.store.note_laid_out(&offer, buckets - 1).await.unwrap();
+    assert_eq!(world.item(&offer).await.laid_out, buckets);
+}
+
+#[tokio::test]
+async fn the_ledger_keeps_what_it_was_told_first() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    let order = some_order(&world, &offer, "a");
+    let movement = Movement { order: order.clone(), quantity: 1, kind: MovementKind::Deduct, before: 5, after: 4 };
+    world.store.record(&offer, 0, &movement, world.now()).await.unwrap();
+    let told = world.store.entries(&order).await.unwrap();
+    let again = Movement { before: 9, after: 8, ..movement };
+    world.store.record(&offer, 0, &again, world.now()).await.unwrap();
+    assert_eq!(world.store.entries(&order).await.unwrap(), told);
+    assert_eq!(told.len(), 1);
+}
+
+#[tokio::test]
+async fn a_sale_is_looked_after_while_anything_is_held_or_unknown() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    world.pass(3_599);
+    let order = world.buys(&offer, "last").await;
+    world.settle_down().await;
+    world.pass(602);
+    assert_eq!(world.reconcile().await.settled, 0, "an order may still be paid");
+    flows::close::close(&world.store, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    world.settle_down().await;
+
+    let stock = world.names().stock.clone();
+    world.fault(move |call| match call.resource() {
+        Some(table) if table == stock => Fault::ServerError,
+        _ => Fault::None,
+    });
+    let report = world.reconcile().await;
+    assert_eq!((report.settled, report.errors.len()), (0, 1), "nobody knows what is held");
+    world.mend();
+    assert_eq!(world.reconcile().await.settled, 1);
+}
+
+#[tokio::test]
+async fn a_buyer_sees_their_own_orders_and_nobody_elses() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let sales = Sales::default();
+    let id = world.buys(&offer, "alice").await;
+    let key = |name: &str| world.asks(&offer, name, 1, None).buyer_key;
+    let seen =
+        async |buyer: BuyerKey| flows::orders::order(&world.store, &sales, &buyer, &id, world.now()).await.unwrap();
+    let listed =
+        async |buyer: BuyerKey| flows::orders::orders(&world.store, &sales, &buyer, world.now()).await.unwrap();
+    assert!(
+        matches!(seen(key("alice")).await, Some(OrderView::Queued(queued)) if queued.id == id && queued.quantity == 1)
+    );
+    assert!(matches!(listed(key("alice")).await.as_slice(), [OrderView::Queued(_)]));
+    world.consume().await;
+    assert!(matches!(seen(key("alice")).await, Some(OrderView::Order(order)) if order.id == id));
+    assert!(
+        matches!(listed(key("alice")).await.as_slice(), [OrderView::Order(_)]),
+        "once, though claim and order are there"
+    );
+    assert_eq!(seen(key("bob")).await, None);
+    assert_eq!(listed(key("bob")).await, []);
+}
+
+#[tokio::test]
+async fn pages_are_turned_the_same_however_often() {
+    let world = World::new().await;
+    let offer = world.sale(72, 1).await;
+    let open = async || world.store.pages(&offer, &[0]).await.unwrap()[0].1.open.clone();
+    for _ in 0..2 {
+        world.store.turn_page(&offer, 0, &PageChange { opened: [].into(), closed: [1].into() }).await.unwrap();
+        assert_eq!(open().await, [0, 2].into());
+    }
+    for _ in 0..2 {
+        world.store.turn_page(&offer, 0, &PageChange { opened: [1].into(), closed: [].into() }).await.unwrap();
+        assert_eq!(open().await, [0, 1, 2].into());
+    }
+}
+
+/// Laying out that goes on after a stop comes to buckets that are being sold from already.
+#[tokio::test]
+async fn laying_out_a_bucket_again_leaves_it_as_it_is() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    world.buys(&offer, "alice").await;
+    let before = world.buckets(&offer).await;
+    world.store.lay_out(&offer, 0, 24).await.unwrap();
+    assert_eq!(world.buckets(&offer).await, before);
+    assert_eq!(world.figures(&offer).await, (23, 1, 0));
+}
+
+/// A schedule that fires early, or a clock that is ahead of the one that set the deadline.
+#[tokio::test]
+async fn a_deadline_closes_nothing_before_its_time() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    world.consume().await;
+    let pay_by = world.order(&id).await.unwrap().pay_by;
+    let look = async |now| flows::close::close(&world.store, &id, flows::close::Cause::Deadline, now).await.unwrap();
+    let early = pay_by - jiff::SignedDuration::from_millis(1);
+    assert!(matches!(look(early).await, flows::close::Closing::NotDue(_)));
+    assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
+    assert_eq!(world.figures(&offer).await, (23, 1, 0));
+    assert!(matches!(look(pay_by).await, flows::close::Closing::Closed(_)));
+    assert_eq!(world.figures(&offer).await, (24, 0, 0));
+}
