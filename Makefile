@@ -1,6 +1,6 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive dead-letters
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters sim
 
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,3 +38,6 @@ bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--
 	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
 	@cargo build --workspace --bins --profile $(PROFILE)
 	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
+
+sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=1000 runs so many)
+	@cargo nextest run --workspace --no-capture -E 'package(seckill-sim)'

@@ -58,17 +58,26 @@ impl World {
         let clock = Clock::driven(START_MS - 3_600_000);
         let cloud = Cloud::in_memory(clock.clone()).unwrap();
         cloud.provision(&STACK).await.unwrap();
+        Self::on(cloud)
+    }
+
+    /// A world on engines that are there.
+    pub fn on(cloud: Cloud) -> Self {
+        let clock = cloud.clock.clone();
         let faults: Arc<Mutex<Option<Faults>>> = Arc::default();
         let decide = faults.clone();
         let wire = Wire::new(cloud.clone()).with_faults(move |call| {
             let faults = decide.lock().unwrap().clone();
             faults.map_or(Fault::None, |faults| faults(call))
         });
-        // order-consumer's environment has every name that any function has.
-        let function = STACK.functions.iter().find(|function| function.binary == "order-consumer").unwrap();
-        let names = Names::from_env(|name| function.environment.get(name).cloned()).unwrap();
-        let store = Store::new(&wire.sdk_config(), names.clone());
-        Self { cloud, clock, wire, store, faults, names, position: Mutex::default(), random: Mutex::new(1) }
+        let store = Store::new(&wire.sdk_config(), names());
+        Self { cloud, clock, wire, store, faults, names: names(), position: Mutex::default(), random: Mutex::new(1) }
+    }
+
+    /// The same engines, over another wire.
+    pub fn over(wire: Wire, store: Store) -> Self {
+        let world = Self::on(wire.cloud().clone());
+        Self { wire, store, ..world }
     }
 
     /// From now on `faults` decides what befalls each call.
@@ -267,6 +276,12 @@ impl World {
     }
 }
 
+/// The names of the template's tables and queues. order-consumer's environment has every one that any function has.
+pub fn names() -> Names {
+    let function = STACK.functions.iter().find(|function| function.binary == "order-consumer").unwrap();
+    Names::from_env(|name| function.environment.get(name).cloned()).unwrap()
+}
+
 /// An attribute as text, the same for the same value: maps and sets have no order of their own.
 fn shown(value: &AttributeValue) -> String {
     match value {
@@ -315,7 +330,8 @@ pub fn form(stock: u32, limit: u32) -> SaleForm {
     }
 }
 
-fn stock_change(record: &serde_json::Value) -> StockChange {
+/// A change of a bucket, from its stream record.
+pub fn stock_change(record: &serde_json::Value) -> StockChange {
     let image = |name: &str| -> Option<Bucket> {
         let image = record["dynamodb"].get(name)?;
         let row: std::collections::HashMap<String, serde_dynamo::AttributeValue> =

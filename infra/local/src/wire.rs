@@ -26,6 +26,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 
 pub use faults::{Call, Fault, Loss};
@@ -36,8 +37,8 @@ use crate::engine::{Cloud, Consumed, Service};
 /// Calls that are kept for [`Wire::calls`]; the oldest go first.
 const KEPT: usize = 100_000;
 
-/// Decides what befalls a call.
-type Faults = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
+/// Decides what befalls a call, and when: a simulation lets calls wait for their turn.
+type Faults = Arc<dyn Fn(&Call) -> BoxFuture<'static, Fault> + Send + Sync>;
 
 /// The client. Copies share the engines, the faults and the record of calls.
 #[derive(Clone)]
@@ -52,6 +53,7 @@ pub struct Wire {
 struct Record {
     made: u64,
     calls: VecDeque<RecordedCall>,
+    late: Vec<Request<Bytes>>,
 }
 
 /// A call that went over the wire, SDK retries included.
@@ -88,9 +90,31 @@ impl Wire {
     }
 
     /// The same wire, on which `faults` decides what befalls each call.
-    pub fn with_faults(mut self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) -> Self {
-        self.faults = Some(Arc::new(faults));
+    pub fn with_faults(self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) -> Self {
+        self.with_turns(move |call| Box::pin(std::future::ready(faults(call))))
+    }
+
+    /// The same wire, on which each call waits until `turns` decides what befalls it.
+    pub fn with_turns(mut self, turns: impl Fn(&Call) -> BoxFuture<'static, Fault> + Send + Sync + 'static) -> Self {
+        self.faults = Some(Arc::new(turns));
         self
+    }
+
+    /// How many calls are under way that their callers have given up ([`Fault::Late`]).
+    pub fn late(&self) -> usize {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).late.len()
+    }
+
+    /// Lets a call arrive that its caller has given up; nobody hears the answer. `which` counts modulo [`Wire::late`].
+    pub async fn arrive(&self, which: usize) {
+        let request = {
+            let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+            match which.checked_rem(record.late.len()) {
+                Some(which) => record.late.swap_remove(which),
+                None => return,
+            }
+        };
+        self.cloud.call(request).await;
     }
 
     /// The engines at the other end.
@@ -131,7 +155,15 @@ impl Wire {
             record.made
         };
         let call = Call::new(service, operation, number, &request);
-        let fault = self.faults.as_ref().map_or(Fault::None, |faults| faults(&call));
+        let fault = match &self.faults {
+            Some(faults) => faults(&call).await,
+            None => Fault::None,
+        };
+        if fault == Fault::Late {
+            self.keep(&call, fault, None);
+            self.record.lock().unwrap_or_else(PoisonError::into_inner).late.push(request);
+            return Err(Loss::Timeout.error());
+        }
         if let Some(refused) = fault.instead(&call) {
             self.keep(&call, fault, refused.as_ref().ok());
             return refused;

@@ -97,6 +97,8 @@ pub enum Fault {
     /// Another transaction has the item: `TransactionCanceledException` with that reason for the first action, or
     /// `TransactionConflictException`. For DynamoDB's writes; any other call is let through.
     TransactionConflict,
+    /// The caller sees a timeout, and the request arrives when [`crate::wire::Wire::arrive`] lets it.
+    Late,
     /// Nothing is done and no answer ever comes: the caller is to be dropped, as in a crash before the call.
     Stops,
     /// It is done and no answer ever comes: as in a crash right after the call.
@@ -114,6 +116,7 @@ impl Fault {
             Fault::None
             | Fault::AppliedButLost(_)
             | Fault::AppliedButServerError
+            | Fault::Late
             | Fault::Stops
             | Fault::AppliedThenStops => None,
         }
