@@ -265,3 +265,20 @@ async fn a_preheat_lays_out_what_the_sale_says_and_not_what_it_said() {
         assert_eq!((item.layout.total(), item.layout.0[0].size), (u64::from(stock), limit.max(24)));
     }
 }
+
+/// A bucket never closed on its page, so nothing tells a running function that units came back into it: what it found is
+/// believed for a second and no longer.
+#[tokio::test]
+async fn a_bucket_found_too_empty_is_tried_again_after_a_second() {
+    let world = World::new().await;
+    let offer = world.sale(24, 24).await;
+    let seckill = world.environment();
+    let greedy = seckill.purchase(&world.asks(&offer, "greedy", 23, None)).await.unwrap().order;
+    world.settle_down().await;
+    let refused = seckill.purchase(&world.asks(&offer, "alice", 2, None)).await;
+    assert!(matches!(refused, Err(Refusal::SoldOut { available: 1 })), "{refused:?}");
+    flows::close::close(&world.store, &greedy, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    world.stream().await;
+    world.pass(1);
+    seckill.purchase(&world.asks(&offer, "alice", 2, None)).await.unwrap();
+}

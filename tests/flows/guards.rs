@@ -274,3 +274,39 @@ async fn a_deadline_closes_nothing_before_its_time() {
     assert!(matches!(look(pay_by).await, flows::close::Closing::Closed(_)));
     assert_eq!(world.figures(&offer).await, (24, 0, 0));
 }
+
+/// Fills buckets behind the stream's back: their page still says that they are open.
+async fn fill(world: &World, offer: &Offer, buckets: impl IntoIterator<Item = u32>) {
+    for bucket in buckets {
+        let cap = world.item(offer).await.layout.cap(bucket).unwrap();
+        let order = some_order(world, offer, "somebody");
+        assert_eq!(world.store.hold(offer, bucket, &order, cap).await.unwrap(), Hold::Held);
+    }
+}
+
+/// The page is far behind: a press looks before it tries more, finds the last bucket that has something, and its claim says where.
+#[tokio::test]
+async fn the_last_open_bucket_is_found_behind_a_page_that_lags() {
+    let world = World::new().await;
+    let offer = world.sale(24 * 24, 1).await;
+    fill(&world, &offer, (0..24).filter(|bucket| *bucket != 17)).await;
+    for n in 0..10 {
+        let order = world.buys(&offer, &format!("buyer {n}")).await;
+        assert_eq!(claim_of(&world, &offer, &order).await.unwrap().bucket, 17);
+        assert!(world.store.buckets(&offer, [17]).await.unwrap()[0].1.holders.contains_key(&order));
+    }
+}
+
+/// All that is open on one page was found empty: the next page is turned to, and not the same one again.
+#[tokio::test]
+async fn a_page_that_is_used_up_is_left_for_the_next() {
+    let world = World::new().await;
+    let offer = world.sale(24 * 513, 1).await;
+    fill(&world, &offer, [3, 4]).await;
+    let closed = (0..512).filter(|bucket| ![3, 4].contains(bucket)).collect();
+    world.store.turn_page(&offer, 0, &PageChange { opened: [].into(), closed }).await.unwrap();
+    for n in 0..12 {
+        let order = world.buys(&offer, &format!("buyer {n}")).await;
+        assert_eq!(claim_of(&world, &offer, &order).await.unwrap().bucket, 512);
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use domain::order::{Reason, Status};
 use flows::close::{Cause, Closing, close};
 use flows::purchase::Refusal;
-use seckill_tests::world::World;
+use seckill_tests::world::{World, far, form};
 
 const ROUNDS: usize = 25;
 
@@ -150,4 +150,32 @@ async fn a_hold_behind_a_withdrawn_claim_fails_visibly() {
     assert_eq!((failed.status, failed.reason), (Status::Failed, Some(Reason::ClaimLost)));
     assert_eq!(world.figures(&offer).await, (10, 0, 0));
     world.buys(&offer, "alice").await;
+}
+
+/// One operator edits a draft while another one preheats it: whoever is first, what lies in the buckets is what the sale says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edit_against_preheat() {
+    let world = Arc::new(World::new().await);
+    for round in 0..2 * ROUNDS {
+        let sale: domain::ids::SaleId = format!("sale-{round}").parse().unwrap();
+        flows::set_up::create(&world.store, sale.clone(), form(100, 1), world.now()).await.unwrap();
+        let (preheater, editor) = (world.clone(), world.clone());
+        let (to_preheat, to_edit) = (sale.clone(), sale.clone());
+        let preheating =
+            tokio::spawn(
+                async move { flows::stock::preheat(&preheater.store, &to_preheat, preheater.now(), far()).await },
+            );
+        let editing = tokio::spawn(async move {
+            for _ in 0..round % 5 {
+                tokio::task::yield_now().await;
+            }
+            flows::set_up::edit(&editor.store, &to_edit, form(50, 1), editor.now()).await
+        });
+        let (preheated, edited) = (preheating.await.unwrap(), editing.await.unwrap());
+        assert!(preheated.is_ok(), "round {round}: {preheated:?}");
+        let expected = if edited.is_ok() { 50 } else { 100 };
+        let (_, audit) = flows::audit::audit(&world.store, &sale).await.unwrap().unwrap();
+        let audit = audit.values().next().unwrap();
+        assert_eq!((audit.total, audit.free, audit.drift), (expected, expected, 0), "round {round}: {edited:?}");
+    }
 }
