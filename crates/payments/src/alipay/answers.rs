@@ -1,0 +1,155 @@
+//! Alipay's answers. The signature is over the raw text of the answer's object, which is never written again before it is checked.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Alipay, CLOSE, PRECREATE, QUERY, QUERY_REFUND, REFUND};
+use crate::http::HttpAnswer;
+use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::{checks, china, yuan};
+
+/// All fields of all answers that are looked at.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Body {
+    code: String,
+    msg: String,
+    sub_code: String,
+    sub_msg: String,
+    out_trade_no: String,
+    trade_no: String,
+    trade_status: String,
+    total_amount: String,
+    send_pay_date: String,
+    qr_code: String,
+    out_request_no: String,
+    fund_change: String,
+    refund_status: String,
+}
+
+/// A verified answer.
+enum Answer {
+    Done(Body),
+    /// The business code of a no.
+    No(Body),
+}
+
+fn refused(body: Body) -> ProviderError {
+    let code = if body.sub_code.is_empty() { body.code } else { body.sub_code };
+    let message = if body.sub_msg.is_empty() { body.msg } else { body.sub_msg };
+    ProviderError::Refused { code, message }
+}
+
+impl Alipay {
+    fn read(&self, method: &str, answer: &HttpAnswer) -> Result<Answer, ProviderError> {
+        if answer.status != 200 {
+            return Err(ProviderError::Unavailable(format!("status {}", answer.status)));
+        }
+        let unreadable = |_| ProviderError::Untrusted("it is not Alipay's JSON");
+        let parts: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(&answer.body).map_err(unreadable)?;
+        let object = format!("{}_response", method.replace('.', "_"));
+        let raw = parts.get(&object).or_else(|| parts.get("error_response"));
+        let raw = raw.ok_or(ProviderError::Untrusted("it answers something else"))?.get();
+        let body: Body = serde_json::from_str(raw).map_err(unreadable)?;
+        let sign = parts.get("sign").and_then(|sign| serde_json::from_str::<String>(sign.get()).ok());
+        match sign {
+            Some(sign) if self.alipay.verify(raw.as_bytes(), &sign) => {}
+            Some(_) => return Err(ProviderError::Untrusted("its signature is wrong")),
+            // A request that Alipay could not take for ours is refused without a signature. It concludes nothing.
+            None if body.code.starts_with('4') => return Err(refused(body)),
+            None => return Err(ProviderError::Untrusted("it is not signed")),
+        }
+        match (body.code.as_str(), body.sub_code.as_str()) {
+            ("10000", _) => Ok(Answer::Done(body)),
+            ("20000", _) | (_, "ACQ.SYSTEM_ERROR" | "SYSTEM_ERROR" | "aop.ACQ.SYSTEM_ERROR") => {
+                Err(ProviderError::Unavailable(body.sub_code))
+            }
+            _ => Ok(Answer::No(body)),
+        }
+    }
+
+    /// The QR code.
+    pub fn interpret_create(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+        match self.read(PRECREATE, answer)? {
+            Answer::Done(body) if !body.qr_code.is_empty() => {
+                Ok(Created { pay_url: None, qr_code: Some(body.qr_code), payment: None })
+            }
+            Answer::Done(_) => Err(ProviderError::Untrusted("it has no QR code")),
+            Answer::No(body) => Err(refused(body)),
+        }
+    }
+
+    /// Where the payment stands.
+    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
+        let body = match self.read(QUERY, answer)? {
+            Answer::Done(body) => body,
+            Answer::No(body) if body.sub_code == "ACQ.TRADE_NOT_EXIST" => return Ok(Standing::Missing),
+            Answer::No(body) => return Err(refused(body)),
+        };
+        if body.out_trade_no != payment.order.as_str() {
+            return Err(ProviderError::Untrusted("it is about another order"));
+        }
+        // A closed trade that was paid is one that was refunded in full.
+        let was_paid = !body.send_pay_date.is_empty();
+        match body.trade_status.as_str() {
+            "WAIT_BUYER_PAY" => Ok(Standing::NotPaid),
+            "TRADE_SUCCESS" | "TRADE_FINISHED" => Ok(Standing::Paid(paid(&body)?)),
+            "TRADE_CLOSED" if was_paid => Ok(Standing::Refunded(paid(&body)?)),
+            "TRADE_CLOSED" => Ok(Standing::Closed),
+            _ => Ok(Standing::Unknown(body.trade_status)),
+        }
+    }
+
+    /// Whether it is closed. A QR code that was never read has no trade to close: that is a clean close.
+    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Closing, ProviderError> {
+        match self.read(CLOSE, answer)? {
+            Answer::Done(body) if body.out_trade_no == payment.order.as_str() => Ok(Closing::Closed),
+            Answer::Done(_) => Err(ProviderError::Untrusted("it is about another order")),
+            Answer::No(body) => match body.sub_code.as_str() {
+                "ACQ.TRADE_NOT_EXIST" => Ok(Closing::NothingThere),
+                // Paid, refunded or closed already: the query tells which.
+                _ => Ok(Closing::Unclear(body.sub_code)),
+            },
+        }
+    }
+
+    /// Whether the money went back. `fund_change: N` says that nothing moved this time, which is so after the first time too.
+    pub fn interpret_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
+        match self.read(REFUND, answer)? {
+            Answer::Done(body) if body.trade_no != refund.transaction => {
+                Err(ProviderError::Untrusted("it is about another payment"))
+            }
+            Answer::Done(body) if body.fund_change == "Y" => Ok(Refunding::Refunded),
+            Answer::Done(_) => Ok(Refunding::Processing),
+            Answer::No(body) => Err(refused(body)),
+        }
+    }
+
+    /// Whether the money went back.
+    pub fn interpret_query_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+    ) -> Result<Refunding, ProviderError> {
+        match self.read(QUERY_REFUND, answer)? {
+            Answer::Done(body) if body.refund_status != "REFUND_SUCCESS" => Ok(Refunding::Processing),
+            Answer::Done(body) if body.out_request_no == refund.refund.as_str() => Ok(Refunding::Refunded),
+            Answer::Done(_) => Err(ProviderError::Untrusted("it is about another refund")),
+            Answer::No(body) => Err(refused(body)),
+        }
+    }
+}
+
+fn paid(body: &Body) -> Result<Paid, ProviderError> {
+    let read = || {
+        Some(Paid {
+            transaction: Some(body.trade_no.clone()).filter(|number| !number.is_empty())?,
+            amount: yuan::to_fen(&body.total_amount)?,
+            currency: checks::yuan()?,
+            paid_at: china::from_spaces(&body.send_pay_date),
+        })
+    };
+    read().ok_or(ProviderError::Untrusted("its amount or number cannot be read"))
+}

@@ -1,0 +1,92 @@
+//! What Alipay sends by itself: notices, and the fields that a buyer's browser brings back.
+
+use super::Alipay;
+use crate::form::{self, Fields};
+use crate::http::HttpAnswer;
+use crate::payment::{Kind, Notice, NoticeError, Outcome, ReturnPage, Subject};
+use crate::{MAX_NOTICE, checks, china, yuan};
+
+impl Alipay {
+    /// Reads and verifies a notice.
+    pub fn notice(&self, body: &[u8]) -> Result<Notice, NoticeError> {
+        let fields = self.verified(body)?;
+        let one = |name: &'static str| field(&fields, name);
+        let (status, refunded) = (one("trade_status")?, fields.contains_key("refund_fee"));
+        let outcome = match (status, refunded) {
+            ("TRADE_SUCCESS" | "TRADE_FINISHED", false) => Outcome::Paid,
+            ("TRADE_CLOSED", false) => Outcome::Closed,
+            ("TRADE_CLOSED", true) => Outcome::Refunded,
+            _ => Outcome::Other(status.chars().take(32).collect()),
+        };
+        let amount = if outcome == Outcome::Refunded { "refund_fee" } else { "total_amount" };
+        let happened_at = if outcome == Outcome::Refunded { "gmt_refund" } else { "gmt_payment" };
+        Ok(Notice {
+            provider: Kind::Alipay,
+            id: fields.get("notify_id").cloned(),
+            subject: subject(&fields)?,
+            payment: None,
+            transaction: Some(one("trade_no")?.to_owned()),
+            amount: yuan::to_fen(one(amount)?).ok_or(NoticeError::Malformed(amount))?,
+            currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
+            happened_at: fields.get(happened_at).and_then(|time| china::from_spaces(time)),
+            outcome,
+        })
+    }
+
+    /// Reads and verifies the query that a buyer's browser comes back with. For display only.
+    pub fn read_return(&self, query: &str) -> Result<ReturnPage, NoticeError> {
+        let fields = self.verified(query.as_bytes())?;
+        Ok(ReturnPage {
+            subject: subject(&fields)?,
+            transaction: field(&fields, "trade_no")?.to_owned(),
+            amount: yuan::to_fen(field(&fields, "total_amount")?).ok_or(NoticeError::Malformed("total_amount"))?,
+            currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
+        })
+    }
+
+    /// The fields of a form that Alipay signed, for this application and this seller.
+    fn verified(&self, form: &[u8]) -> Result<Fields, NoticeError> {
+        if form.len() > MAX_NOTICE {
+            return Err(NoticeError::TooLarge);
+        }
+        let mut fields = form::read(form).ok_or(NoticeError::Malformed("body"))?;
+        // An empty value is not signed: whoever passes the notice on could add one. It is as good as not there.
+        fields.retain(|_, value| !value.is_empty());
+        if field(&fields, "sign_type")? != "RSA2" {
+            return Err(NoticeError::Malformed("sign_type"));
+        }
+        if fields.get("charset").is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
+            return Err(NoticeError::Malformed("charset"));
+        }
+        let text = form::signed_text(&fields, &["sign", "sign_type"]);
+        if !self.alipay.verify(text.as_bytes(), field(&fields, "sign")?) {
+            return Err(NoticeError::BadSignature);
+        }
+        if field(&fields, "app_id")? != self.app_id {
+            return Err(NoticeError::NotUs("app_id"));
+        }
+        if field(&fields, "seller_id")? != self.seller_id {
+            return Err(NoticeError::NotUs("seller_id"));
+        }
+        Ok(fields)
+    }
+
+    /// What Alipay wants to read.
+    pub fn success(&self) -> HttpAnswer {
+        HttpAnswer::new(200, "text/plain", "success")
+    }
+
+    /// Anything but `success` makes Alipay try again.
+    pub fn failure(&self) -> HttpAnswer {
+        HttpAnswer::new(400, "text/plain", "fail")
+    }
+}
+
+fn field<'f>(fields: &'f Fields, name: &'static str) -> Result<&'f str, NoticeError> {
+    fields.get(name).map(String::as_str).filter(|value| !value.is_empty()).ok_or(NoticeError::Malformed(name))
+}
+
+fn subject(fields: &Fields) -> Result<Subject, NoticeError> {
+    let order_type = fields.get("passback_params").map(String::as_str);
+    Subject::of(field(fields, "out_trade_no")?, order_type).ok_or(NoticeError::Malformed("out_trade_no"))
+}

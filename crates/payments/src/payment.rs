@@ -1,0 +1,431 @@
+//! What is asked of a provider and what it can say, the same for all of them.
+
+use std::fmt;
+
+use domain::ids::OrderId;
+use domain::money::Currency;
+use jiff::Timestamp;
+
+use crate::http::HttpCall;
+
+/// Which provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Alipay, RSA2.
+    Alipay,
+    /// WeChat Pay v3.
+    WechatV3,
+    /// WeChat Pay v2.
+    WechatV2,
+    /// Stripe Checkout.
+    Stripe,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Alipay, Self::WechatV3, Self::WechatV2, Self::Stripe];
+
+    /// The name in paths and records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alipay => "alipay",
+            Self::WechatV3 => "wechat",
+            Self::WechatV2 => "wechat-v2",
+            Self::Stripe => "stripe",
+        }
+    }
+
+    /// The provider of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How the buyer gets to pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A page of the provider's, that the buyer's browser is sent to.
+    Page,
+    /// A QR code that the buyer's phone reads.
+    Qr,
+}
+
+/// 128 random bits, written as 32 hexadecimal digits. Passed in: this crate has no source of random numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nonce(String);
+
+impl Nonce {
+    /// From random bytes.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self(crate::crypto::hex(&random))
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A payment to be started. Everything in it comes from the order, nothing from the buyer's request, except the address.
+///
+/// The same order must always make the same request (the times too): the provider recognises the payment by its order and
+/// answers a repeated request with the same payment.
+#[derive(Clone, Debug)]
+pub struct PaymentRequest {
+    /// The order. It is the payment's number at the provider.
+    pub order: OrderId,
+    /// What the buyer reads on the pay page.
+    pub title: String,
+    /// Minor units.
+    pub amount: i64,
+    /// The currency.
+    pub currency: Currency,
+    /// The payment deadline.
+    pub expires_at: Timestamp,
+    /// Where the provider sends its notices.
+    pub notify_url: String,
+    /// Where the buyer's browser comes back to.
+    pub return_url: String,
+    /// The buyer's address; WeChat Pay v2 asks for it.
+    pub client_ip: String,
+    /// Page or QR code; none for the provider's usual one.
+    pub way: Option<Way>,
+}
+
+/// What starting a payment takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The provider must be called; its answer is read by `interpret_create`.
+    Call(HttpCall),
+    /// Nothing to call: the signed link is the request (Alipay's page).
+    Ready(Created),
+}
+
+/// A payment that the buyer can now make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// A page to send the buyer's browser to.
+    pub pay_url: Option<String>,
+    /// What a QR code must say.
+    pub qr_code: Option<String>,
+    /// The provider's own number, where it has one at this point (Stripe's session). It must be kept: [`PaymentRef`].
+    pub payment: Option<String>,
+}
+
+/// A payment that was started.
+#[derive(Clone, Debug)]
+pub struct PaymentRef {
+    /// The order.
+    pub order: OrderId,
+    /// [`Created::payment`].
+    pub payment: Option<String>,
+}
+
+/// Money that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paid {
+    /// The provider's number of the movement of money; a refund names it.
+    pub transaction: String,
+    /// Minor units.
+    pub amount: i64,
+    /// The currency.
+    pub currency: Currency,
+    /// When, by the provider's clock.
+    pub paid_at: Option<Timestamp>,
+}
+
+impl Paid {
+    /// Whether it is exactly what the order asks for.
+    pub fn matches(&self, amount: i64, currency: &Currency) -> Result<(), WrongAmount> {
+        right_amount((self.amount, &self.currency), (amount, currency))
+    }
+}
+
+/// The provider speaks of another amount than the order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the provider says {got}, the order says {due}")]
+pub struct WrongAmount {
+    /// What the provider says.
+    pub got: String,
+    /// What the order says.
+    pub due: String,
+}
+
+pub(crate) fn right_amount(got: (i64, &Currency), due: (i64, &Currency)) -> Result<(), WrongAmount> {
+    if got == due {
+        return Ok(());
+    }
+    let show = |(amount, currency): (i64, &Currency)| format!("{amount} {currency}");
+    Err(WrongAmount { got: show(got), due: show(due) })
+}
+
+/// Where a payment stands, by a verified answer of the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The provider does not know it: it was never started there, or (Alipay) its QR code was never read.
+    Missing,
+    /// It can still be paid.
+    NotPaid,
+    /// The buyer has done it, the bank has not: it can still become paid.
+    Processing,
+    /// Paid.
+    Paid(Paid),
+    /// Paid, and refunded since; at least partly, but Alipay tells only of all of it.
+    Refunded(Paid),
+    /// It cannot be paid any more, and was not.
+    Closed,
+    /// Something that this crate has no name for: for a person.
+    Unknown(String),
+}
+
+/// What closing a payment came to, by a verified answer of the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// It cannot be paid any more.
+    Closed,
+    /// There is nothing to close: never started there, or (Alipay) its QR code was never read. A clean close.
+    NothingThere,
+    /// It was paid before: query it.
+    AlreadyPaid,
+    /// Not closed, and it does not say why: query it.
+    Unclear(String),
+}
+
+/// A refund to be made. Asking again with the same number never moves money twice.
+#[derive(Clone, Debug)]
+pub struct RefundRequest {
+    /// The order.
+    pub order: OrderId,
+    /// The payment's transaction number.
+    pub transaction: String,
+    /// The refund's own number, fixed for this refund.
+    pub refund: RefundNumber,
+    /// What goes back, in minor units.
+    pub amount: i64,
+    /// What was paid, in minor units.
+    pub total: i64,
+    /// The currency.
+    pub currency: Currency,
+    /// What the buyer reads.
+    pub reason: String,
+    /// Where WeChat Pay v3 sends its notice about it.
+    pub notify_url: Option<String>,
+}
+
+/// A refund's number: 1 to 64 letters, digits, `-` or `_`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefundNumber(String);
+
+impl RefundNumber {
+    /// Checks the text.
+    pub fn parse(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        ((1..=64).contains(&text.len()) && text.bytes().all(allowed)).then_some(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a refund came to, by a verified answer of the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refunding {
+    /// The money is on its way and nothing more is to be done.
+    Refunded,
+    /// Not finished: ask `query_refund`, or the same refund again.
+    Processing,
+    /// It will not happen by itself: for a person.
+    Failed(String),
+}
+
+/// Why there is no answer to act on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    /// The provider does not take such a payment; nothing was sent.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The provider said no. Asking the same again will not help.
+    #[error("the provider refused: {code}: {message}")]
+    Refused {
+        /// The provider's own code.
+        code: String,
+        /// The provider's own words.
+        message: String,
+    },
+    /// Whether it happened is not known: ask again later.
+    #[error("the provider gave no clear answer: {0}")]
+    Unavailable(String),
+    /// The answer is not signed as it must be, or cannot be read: it says nothing.
+    #[error("the provider's answer cannot be trusted: {0}")]
+    Untrusted(&'static str),
+}
+
+/// What a verified notice is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// An order of this system (type 2).
+    FlashSale(OrderId),
+    /// An order of the shop's own (type 1), by the shop's number.
+    Ordinary(String),
+}
+
+impl Subject {
+    /// What goes into attach or metadata for an order of this system.
+    pub(crate) const FLASH_SALE: &'static str = "2";
+
+    /// From the payment's number and its attach or metadata. A payment without a type is told by its number: orders of this
+    /// system have a form of their own.
+    pub(crate) fn of(number: &str, order_type: Option<&str>) -> Option<Self> {
+        let ordinary = || {
+            let allowed = |byte: u8| byte.is_ascii_graphic();
+            ((1..=64).contains(&number.len()) && number.bytes().all(allowed)).then(|| Self::Ordinary(number.to_owned()))
+        };
+        match order_type {
+            Some(Self::FLASH_SALE) => OrderId::parse(number).ok().map(Self::FlashSale),
+            Some("1") => ordinary(),
+            Some("") | None => OrderId::parse(number).ok().map(Self::FlashSale).or_else(ordinary),
+            Some(_) => None,
+        }
+    }
+}
+
+/// What happened, by a notice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Paid: the notice has a transaction.
+    Paid,
+    /// The payment failed for good.
+    Failed,
+    /// It was closed unpaid.
+    Closed,
+    /// Money went back; the notice's amount is what went back.
+    Refunded,
+    /// A refund did not happen: for a person.
+    RefundFailed,
+    /// Nothing to act on (still being paid, partly refunded).
+    Other(String),
+}
+
+/// A notice that was verified: signature over the raw bytes, age, and the merchant's and application's ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Who sent it.
+    pub provider: Kind,
+    /// The provider's number of this notice, where it has one.
+    pub id: Option<String>,
+    /// The order.
+    pub subject: Subject,
+    /// The provider's own number of the payment (Stripe's session), where it has one.
+    pub payment: Option<String>,
+    /// The provider's number of the movement of money. Always there when the outcome is Paid.
+    pub transaction: Option<String>,
+    /// Minor units.
+    pub amount: i64,
+    /// The currency.
+    pub currency: Currency,
+    /// When, by the provider's clock.
+    pub happened_at: Option<Timestamp>,
+    /// What happened.
+    pub outcome: Outcome,
+}
+
+impl Notice {
+    /// The money, if the notice says that it arrived.
+    pub fn paid(&self) -> Option<Paid> {
+        let transaction = self.transaction.clone().filter(|_| self.outcome == Outcome::Paid)?;
+        Some(Paid { transaction, amount: self.amount, currency: self.currency.clone(), paid_at: self.happened_at })
+    }
+
+    /// Whether it speaks of exactly what the order asks for.
+    pub fn matches(&self, amount: i64, currency: &Currency) -> Result<(), WrongAmount> {
+        right_amount((self.amount, &self.currency), (amount, currency))
+    }
+}
+
+/// Why a notice changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoticeError {
+    /// Too long to be a notice.
+    #[error("longer than {} bytes", crate::MAX_NOTICE)]
+    TooLarge,
+    /// A header or field is missing, doubled or not of its form.
+    #[error("{0} is missing or not of its form")]
+    Malformed(&'static str),
+    /// Signed too long ago, or in the future.
+    #[error("signed {0} s away from now; less than {max} s is allowed", max = crate::MAX_SKEW_S)]
+    Stale(i64),
+    /// Signed with a key that is not in the settings: has the provider changed it?
+    #[error("signed with an unknown key: {0}")]
+    UnknownKey(String),
+    /// WeChat Pay's probe: it sends a wrong signature on purpose and expects to be refused.
+    #[error("the provider's own signature probe")]
+    Probe,
+    /// Forged or altered.
+    #[error("the signature is wrong")]
+    BadSignature,
+    /// For another merchant, seller or application.
+    #[error("{0} is another's")]
+    NotUs(&'static str),
+    /// Genuine, but about nothing that this system handles: answered as success.
+    #[error("not about a payment here: {0}")]
+    NotOurs(String),
+}
+
+/// What a buyer's browser brought back. For display only: it never settles anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnPage {
+    /// The order.
+    pub subject: Subject,
+    /// The provider's number.
+    pub transaction: String,
+    /// Minor units.
+    pub amount: i64,
+    /// The currency.
+    pub currency: Currency,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_routes_a_notice() {
+        let ours = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
+        let order = OrderId::parse(ours).unwrap();
+        assert_eq!(Subject::of(ours, Some("2")), Some(Subject::FlashSale(order.clone())));
+        assert_eq!(Subject::of(ours, None), Some(Subject::FlashSale(order)));
+        assert_eq!(Subject::of(ours, Some("1")), Some(Subject::Ordinary(ours.to_owned())));
+        assert_eq!(Subject::of("A-17", None), Some(Subject::Ordinary("A-17".to_owned())));
+        assert_eq!(Subject::of("A-17", Some("2")), None);
+        for (number, order_type) in [("", None), ("a b", Some("1")), ("é", Some("1")), (ours, Some("3"))] {
+            assert_eq!(Subject::of(number, order_type), None, "{number} {order_type:?}");
+        }
+    }
+
+    #[test]
+    fn an_amount_matches_with_its_currency_or_not_at_all() {
+        let currency = |code: &str| Currency::parse(code).unwrap();
+        let paid = Paid { transaction: "t".to_owned(), amount: 6999, currency: currency("CNY"), paid_at: None };
+        assert_eq!(paid.matches(6999, &currency("CNY")), Ok(()));
+        assert!(paid.matches(6998, &currency("CNY")).is_err());
+        let wrong = paid.matches(6999, &currency("JPY")).unwrap_err();
+        assert_eq!(wrong.to_string(), "the provider says 6999 CNY, the order says 6999 JPY");
+    }
+
+    #[test]
+    fn kinds_are_found_by_their_names() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::parse(kind.as_str()), Some(kind));
+        }
+        assert_eq!(Kind::parse("paypal"), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! The other side of each protocol, for the local sandbox and for tests: what a provider does. It verifies the merchant's
+//! signature, answers with its own, and makes signed notices; with real keys and real signatures, so that what works here
+//! fails there for no reason of form.
+//!
+//! It keeps no state: the caller has the payments, and says what an answer or a notice is to tell.
+
+mod alipay;
+mod keys;
+mod stripe;
+mod wechat_v2;
+mod wechat_v3;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use keys::Keys;
+
+use crate::crypto::SettingsError;
+use crate::http::{HttpAnswer, HttpCall};
+use crate::payment::{Kind, Nonce, Way};
+
+/// A payment, as the provider keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Payment {
+    /// The provider's own number: Stripe's session.
+    pub id: String,
+    /// The number of the movement of money, once paid.
+    pub transaction: String,
+    /// The merchant's number: the order.
+    pub order: String,
+    /// Attach or metadata: the order's type.
+    pub order_type: String,
+    /// What the buyer reads.
+    pub title: String,
+    /// Minor units.
+    pub amount: i64,
+    /// The currency, in capitals.
+    pub currency: String,
+    /// Where notices go. Stripe is not told: the caller fills it in.
+    pub notify_url: String,
+    /// Where the buyer's browser goes back to.
+    pub return_url: String,
+    /// Where it stands.
+    pub state: State,
+    /// When it was paid.
+    pub paid_at: Option<Timestamp>,
+}
+
+/// Where a payment stands at the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum State {
+    /// It can be paid.
+    NotPaid,
+    /// Paid.
+    Paid,
+    /// It cannot be paid any more.
+    Closed,
+    /// Paid, and all of it sent back.
+    Refunded,
+}
+
+/// A refund, as the provider keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refund {
+    /// The payment's transaction number.
+    pub transaction: String,
+    /// The merchant's number of the refund.
+    pub refund: String,
+    /// Minor units.
+    pub amount: i64,
+    /// Where WeChat Pay v3 sends its notice about it.
+    pub notify_url: Option<String>,
+}
+
+/// What the merchant asks, after its signature was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A new payment: its numbers of the provider's (`id`, `transaction`) are empty.
+    Create {
+        /// What it is to be.
+        payment: Payment,
+        /// A page or a QR code.
+        way: Way,
+        /// Until when it can be paid.
+        expires_at: Option<Timestamp>,
+    },
+    /// Where does the payment stand? By order, at Stripe by session.
+    Query(String),
+    /// Let it not be paid any more. By order, at Stripe by session.
+    Close(String),
+    /// Money back.
+    Refund(Refund),
+    /// Is the money back? By the merchant's number of the refund, at Stripe by transaction.
+    QueryRefund(String),
+}
+
+/// What the provider says.
+#[derive(Clone, Copy, Debug)]
+pub enum Reply<'a> {
+    /// The payment was made; this is its link, for a page or a QR code.
+    Created(&'a Payment, &'a str),
+    /// Where it stands.
+    Standing(&'a Payment),
+    /// It is closed now, or was.
+    Closed(&'a Payment),
+    /// It cannot be closed: it was paid.
+    AlreadyPaid(&'a Payment),
+    /// There is no such payment.
+    Missing,
+    /// The refund was made; whether it was made just now.
+    Refunded(&'a Payment, &'a Refund, bool),
+    /// There is no such refund.
+    NoRefund,
+    /// The provider has trouble.
+    Trouble,
+}
+
+/// What a notice tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// Paid.
+    Paid,
+    /// The payment failed. Only WeChat Pay v2 and Stripe tell it.
+    Failed,
+    /// It was closed unpaid. Only Alipay and Stripe tell it.
+    Closed,
+    /// All of it was sent back. WeChat Pay v2 does not tell it here.
+    Refunded,
+}
+
+/// All four providers.
+#[derive(Debug)]
+pub struct Sandbox {
+    alipay: alipay::Side,
+    wechat_v3: wechat_v3::Side,
+    wechat_v2: wechat_v2::Side,
+    stripe: stripe::Side,
+}
+
+impl Sandbox {
+    /// With these keys.
+    pub fn new(keys: &Keys) -> Result<Self, SettingsError> {
+        Ok(Self {
+            alipay: alipay::Side::new(keys)?,
+            wechat_v3: wechat_v3::Side::new(keys)?,
+            wechat_v2: wechat_v2::Side::new(keys),
+            stripe: stripe::Side::new(keys),
+        })
+    }
+
+    /// Verifies and reads a request of the merchant's. One that is not in order is answered as the provider would.
+    pub fn read(&self, kind: Kind, call: &HttpCall, now: Timestamp) -> Result<Asked, HttpAnswer> {
+        match kind {
+            Kind::Alipay => self.alipay.read(call),
+            Kind::WechatV3 => self.wechat_v3.read(call, now),
+            Kind::WechatV2 => self.wechat_v2.read(call),
+            Kind::Stripe => self.stripe.read(call),
+        }
+    }
+
+    /// The signed answer to what was asked.
+    pub fn answer(&self, kind: Kind, asked: &Asked, reply: Reply<'_>, now: Timestamp, nonce: &Nonce) -> HttpAnswer {
+        match kind {
+            Kind::Alipay => self.alipay.answer(asked, reply),
+            Kind::WechatV3 => self.wechat_v3.answer(reply, now, nonce),
+            Kind::WechatV2 => self.wechat_v2.answer(asked, reply, nonce),
+            Kind::Stripe => self.stripe.answer(asked, reply, now),
+        }
+    }
+
+    /// A signed notice, ready to be sent to the payment's notify URL; none if this provider does not tell such a thing.
+    pub fn notice(
+        &self,
+        kind: Kind,
+        payment: &Payment,
+        happened: Happened,
+        now: Timestamp,
+        nonce: &Nonce,
+    ) -> Option<HttpCall> {
+        match kind {
+            Kind::Alipay => self.alipay.notice(payment, happened, now, nonce),
+            Kind::WechatV3 => self.wechat_v3.notice(payment, happened, now, nonce),
+            Kind::WechatV2 => self.wechat_v2.notice(payment, happened, nonce),
+            Kind::Stripe => self.stripe.notice(payment, happened, now, nonce),
+        }
+    }
+
+    /// Where the buyer's browser goes back to after a payment: Alipay signs it, Stripe fills in its session.
+    pub fn return_url(&self, kind: Kind, payment: &Payment, now: Timestamp) -> String {
+        match kind {
+            Kind::Alipay => self.alipay.return_url(payment, now),
+            Kind::Stripe => payment.return_url.replace("{CHECKOUT_SESSION_ID}", &payment.id),
+            Kind::WechatV3 | Kind::WechatV2 => payment.return_url.clone(),
+        }
+    }
+}
+
+/// A value of a JSON object that is a text.
+fn text(json: &serde_json::Value, name: &str) -> String {
+    json.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}

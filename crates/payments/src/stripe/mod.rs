@@ -1,0 +1,202 @@
+//! Stripe Checkout.
+//!
+//! Amounts are minor units as they are here, for currencies without decimals too: 500 is ¥500 in JPY and $5.00 in USD. Where
+//! Stripe counts a currency in other units than its own minor ones, the currency is refused rather than converted.
+//!
+//! A session lives for at least 30 minutes, which is longer than most payment windows: the close expires it.
+
+mod answers;
+mod notice;
+
+use std::fmt;
+
+use domain::money::Currency;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use crate::crypto::{Secret, SettingsError};
+use crate::http::{HttpCall, Method};
+use crate::payment::{PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Subject, Way};
+use crate::{checks, form};
+
+/// The most that is taken in one payment: eight digits.
+const MAX_AMOUNT: i64 = 99_999_999;
+/// The longest product name, in bytes.
+const MAX_TITLE: usize = 250;
+/// A session ends this long after the payment deadline. Whenever before the deadline the buyer starts, that is at least the 30
+/// minutes that Stripe asks for, and a repeated request is the same request.
+const SESSION_AFTER_DEADLINE: SignedDuration = SignedDuration::from_mins(31);
+/// Stripe's longest session.
+const MAX_SESSION: SignedDuration = SignedDuration::from_hours(24);
+/// Answers have the form of this version, whatever the account's own is.
+const API_VERSION: &str = "2024-06-20";
+
+/// Stripe counts these in other units than their ISO 4217 minor ones.
+const OTHER_UNITS: [&str; 3] = ["ISK", "UGX", "MGA"];
+/// Three decimals, of which Stripe takes two: the last digit must be 0.
+const THREE_DECIMALS: [&str; 5] = ["BHD", "JOD", "KWD", "OMR", "TND"];
+
+/// The secret, as it is kept.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Settings {
+    secret_key: Secret,
+    webhook_secrets: Vec<Secret>,
+    #[serde(default = "production")]
+    base_url: String,
+}
+
+fn production() -> String {
+    "https://api.stripe.com".to_owned()
+}
+
+/// One account.
+pub struct Stripe {
+    secret_key: Secret,
+    /// Several while a secret is being changed.
+    webhook_secrets: Vec<Secret>,
+    base_url: String,
+}
+
+impl fmt::Debug for Stripe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stripe").field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+impl Stripe {
+    /// From `{"secretKey", "webhookSecrets": […], "baseUrl"?}`.
+    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+        let settings: Settings = checks::settings(json)?;
+        if path_part(settings.secret_key.expose()).is_err() {
+            return Err(SettingsError::new("secretKey", "must be Stripe's secret key (sk_… or rk_…)"));
+        }
+        if !(1..=5).contains(&settings.webhook_secrets.len()) {
+            return Err(SettingsError::new("webhookSecrets", "must have 1 to 5 signing secrets (whsec_…)"));
+        }
+        if settings.webhook_secrets.iter().any(|secret| secret.expose().len() < 16) {
+            return Err(SettingsError::new("webhookSecrets", "must be signing secrets (whsec_…)"));
+        }
+        Ok(Self {
+            base_url: checks::base_url("baseUrl", &settings.base_url)?,
+            secret_key: settings.secret_key,
+            webhook_secrets: settings.webhook_secrets,
+        })
+    }
+
+    /// A Checkout session: a page.
+    pub fn create(&self, request: &PaymentRequest, now: Timestamp) -> Result<Start, ProviderError> {
+        takes(request.amount, &request.currency)?;
+        if request.way == Some(Way::Qr) {
+            return Err(ProviderError::Unsupported("Stripe gives a page, not a QR code".to_owned()));
+        }
+        let ends = request.expires_at.saturating_add(SESSION_AFTER_DEADLINE).unwrap_or(request.expires_at);
+        if ends.duration_since(now) > MAX_SESSION {
+            let too_long = "a payment window of more than 23 hours is longer than a session of Stripe's";
+            return Err(ProviderError::Unsupported(too_long.to_owned()));
+        }
+        let (order, currency) = (request.order.as_str(), request.currency.as_str().to_ascii_lowercase());
+        let back = if request.return_url.contains('?') { '&' } else { '?' };
+        let body = form::write([
+            ("mode", "payment"),
+            ("client_reference_id", order),
+            ("line_items[0][quantity]", "1"),
+            ("line_items[0][price_data][currency]", &currency),
+            ("line_items[0][price_data][unit_amount]", &request.amount.to_string()),
+            ("line_items[0][price_data][product_data][name]", &checks::title(&request.title, &[], MAX_TITLE)),
+            ("metadata[order]", order),
+            ("metadata[orderType]", Subject::FLASH_SALE),
+            // The charge gets these, so that a refund made by hand at Stripe still names its order.
+            ("payment_intent_data[metadata][order]", order),
+            ("payment_intent_data[metadata][orderType]", Subject::FLASH_SALE),
+            ("success_url", &format!("{}{back}session_id={{CHECKOUT_SESSION_ID}}", request.return_url)),
+            ("cancel_url", &request.return_url),
+            ("expires_at", &ends.as_second().to_string()),
+        ]);
+        // Another amount (points added) is another session.
+        let key = format!("create-{order}-{}-{currency}", request.amount);
+        Ok(Start::Call(self.call(Method::Post, "/v1/checkout/sessions", body, Some(&key))))
+    }
+
+    /// Where does it stand? With the charge in it, which tells of refunds.
+    pub fn query(&self, payment: &PaymentRef) -> Result<HttpCall, ProviderError> {
+        let path = format!("/v1/checkout/sessions/{}?expand[]=payment_intent.latest_charge", session(payment)?);
+        Ok(self.call(Method::Get, &path, String::new(), None))
+    }
+
+    /// Let it not be paid any more.
+    pub fn close(&self, payment: &PaymentRef) -> Result<HttpCall, ProviderError> {
+        let path = format!("/v1/checkout/sessions/{}/expire", session(payment)?);
+        Ok(self.call(Method::Post, &path, String::new(), None))
+    }
+
+    /// Money back.
+    pub fn refund(&self, refund: &RefundRequest) -> Result<HttpCall, ProviderError> {
+        takes(refund.amount, &refund.currency)?;
+        checks::refundable(refund.amount, refund.total)?;
+        let body = form::write([
+            ("payment_intent", refund.transaction.as_str()),
+            ("amount", &refund.amount.to_string()),
+            ("reason", "requested_by_customer"),
+            ("metadata[order]", refund.order.as_str()),
+            ("metadata[orderType]", Subject::FLASH_SALE),
+            ("metadata[refund]", refund.refund.as_str()),
+        ]);
+        let key = format!("refund-{}", refund.refund.as_str());
+        Ok(self.call(Method::Post, "/v1/refunds", body, Some(&key)))
+    }
+
+    /// Is the money back?
+    pub fn query_refund(&self, refund: &RefundRequest) -> Result<HttpCall, ProviderError> {
+        let payment_intent = path_part(&refund.transaction)?;
+        let path = format!("/v1/refunds?payment_intent={payment_intent}&limit=100");
+        Ok(self.call(Method::Get, &path, String::new(), None))
+    }
+
+    fn call(&self, method: Method, path: &str, body: String, idempotency_key: Option<&str>) -> HttpCall {
+        let mut headers = crate::http::Headers::from([
+            ("Authorization", format!("Bearer {}", self.secret_key.expose())),
+            ("Stripe-Version", API_VERSION.to_owned()),
+        ]);
+        if method == Method::Post {
+            headers.push("Content-Type", "application/x-www-form-urlencoded");
+        }
+        if let Some(key) = idempotency_key {
+            headers.push("Idempotency-Key", key);
+        }
+        HttpCall {
+            method,
+            url: format!("{}{path}", self.base_url),
+            headers,
+            body: body.into_bytes(),
+            client_certificate: false,
+        }
+    }
+}
+
+fn takes(amount: i64, currency: &Currency) -> Result<(), ProviderError> {
+    checks::takes_amount("Stripe", amount, MAX_AMOUNT)?;
+    let code = currency.as_str();
+    if OTHER_UNITS.contains(&code) {
+        return Err(ProviderError::Unsupported(format!("Stripe does not count {code} in its minor units")));
+    }
+    if THREE_DECIMALS.contains(&code) && amount % 10 != 0 {
+        return Err(ProviderError::Unsupported(format!("Stripe takes {code} in steps of 10, not {amount}")));
+    }
+    Ok(())
+}
+
+/// The session of a payment. Without it Stripe cannot be asked: the session was never created, or its number was not kept.
+fn session(payment: &PaymentRef) -> Result<&str, ProviderError> {
+    let missing = || ProviderError::Unsupported("Stripe is asked by the session's id, which is missing".to_owned());
+    path_part(payment.payment.as_deref().ok_or_else(missing)?)
+}
+
+/// An id of Stripe's, before it goes into a path or a header.
+fn path_part(id: &str) -> Result<&str, ProviderError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !(1..=255).contains(&id.len()) || !id.bytes().all(plain) {
+        return Err(ProviderError::Unsupported("not an id of Stripe's".to_owned()));
+    }
+    Ok(id)
+}

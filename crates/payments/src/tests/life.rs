@@ -1,0 +1,288 @@
+//! A payment's whole life at each provider, with the sandbox on the other side.
+
+use super::*;
+use crate::sandbox::{Asked, Happened, Refund, Reply};
+use crate::{Closing, HttpAnswer, HttpCall, Outcome, Paid, ProviderError, Refunding, Standing, Start, Subject};
+
+/// The other side's answer to a call.
+fn ask(kind: Kind, call: &HttpCall, reply: Reply<'_>) -> (Asked, HttpAnswer) {
+    let sandbox = sandbox();
+    let asked = sandbox.read(kind, call, now()).unwrap_or_else(|answer| panic!("{kind}: {answer:?}"));
+    let answer = sandbox.answer(kind, &asked, reply, now(), &nonce());
+    (asked, answer)
+}
+
+fn money(kind: Kind) -> Paid {
+    let payment = paid_payment(kind);
+    Paid { transaction: payment.transaction, amount: 6999, currency: currency(kind), paid_at: Some(now()) }
+}
+
+#[test]
+fn a_payment_is_started_with_what_the_order_says() {
+    for kind in Kind::ALL {
+        let (provider, request) = (provider(kind), request(kind));
+        let Start::Call(call) = provider.create(&request, now(), &nonce()).unwrap() else { panic!("{kind}") };
+        let payment = paid_payment(kind);
+        let (asked, answer) = ask(kind, &call, Reply::Created(&payment, "https://pay.example/x"));
+        let Asked::Create { payment: seen, expires_at, .. } = asked else { panic!("{kind}: {asked:?}") };
+        assert_eq!((seen.order.as_str(), seen.order_type.as_str(), seen.amount), (ORDER, "2", 6999), "{kind}");
+        assert_eq!(seen.currency, currency(kind).as_str(), "{kind}");
+        assert!(seen.title.starts_with("手机 A"), "{kind}: {}", seen.title);
+        let session = if kind == Kind::Stripe { SignedDuration::from_mins(31) } else { SignedDuration::ZERO };
+        assert_eq!(expires_at, Some(request.expires_at + session), "{kind}");
+
+        let created = provider.interpret_create(&answer, now()).unwrap();
+        let link = Some("https://pay.example/x".to_owned());
+        if kind == Kind::Stripe {
+            assert_eq!((created.pay_url, created.payment), (link, Some("cs_test_a1b2".to_owned())));
+        } else {
+            assert_eq!((created.qr_code, created.payment), (link, None), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn alipays_link_is_read_by_alipay_as_a_page() {
+    let request = PaymentRequest { way: Some(Way::Page), ..request(Kind::Alipay) };
+    let Start::Ready(created) = provider(Kind::Alipay).create(&request, now(), &nonce()).unwrap() else { panic!() };
+    let browser = HttpCall {
+        method: crate::Method::Get,
+        url: created.pay_url.unwrap(),
+        headers: Default::default(),
+        body: Vec::new(),
+        client_certificate: false,
+    };
+    let Ok(Asked::Create { payment, way, .. }) = sandbox().read(Kind::Alipay, &browser, now()) else { panic!() };
+    assert_eq!((way, payment.amount, payment.return_url.as_str()), (Way::Page, 6999, request.return_url.as_str()));
+    let back = sandbox().return_url(Kind::Alipay, &paid_payment(Kind::Alipay), now());
+    let page = provider(Kind::Alipay).read_return(back.split_once('?').unwrap().1).unwrap();
+    assert_eq!((page.amount, page.subject), (6999, Subject::FlashSale(request.order)));
+}
+
+#[test]
+fn a_query_tells_where_the_payment_stands() {
+    for kind in Kind::ALL {
+        let provider = provider(kind);
+        let paid = paid_payment(kind);
+        let unpaid = |state| Payment { state, paid_at: None, ..paid.clone() };
+        let refunded = Payment { state: State::Refunded, ..paid.clone() };
+        let reference = reference(&paid);
+        let call = provider.query(&reference, now(), &nonce()).unwrap();
+        let standing = |reply: Reply<'_>| provider.interpret_query(&reference, &ask(kind, &call, reply).1, now());
+        assert_eq!(standing(Reply::Standing(&unpaid(State::NotPaid))), Ok(Standing::NotPaid), "{kind}");
+        assert_eq!(standing(Reply::Standing(&paid)), Ok(Standing::Paid(money(kind))), "{kind}");
+        assert_eq!(standing(Reply::Standing(&refunded)), Ok(Standing::Refunded(money(kind))), "{kind}");
+        assert_eq!(standing(Reply::Standing(&unpaid(State::Closed))), Ok(Standing::Closed), "{kind}");
+        assert_eq!(standing(Reply::Missing), Ok(Standing::Missing), "{kind}");
+        assert!(matches!(standing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
+        let other = Payment { order: OTHER_ORDER.to_owned(), ..paid.clone() };
+        assert!(matches!(standing(Reply::Standing(&other)), Err(ProviderError::Untrusted(_))), "{kind}");
+    }
+}
+
+#[test]
+fn a_close_is_clean_or_leads_to_a_query() {
+    for kind in Kind::ALL {
+        let provider = provider(kind);
+        assert_eq!(provider.closable_after().as_mins(), if kind == Kind::WechatV2 { 5 } else { 0 });
+        let closed = Payment { state: State::Closed, paid_at: None, ..paid_payment(kind) };
+        let reference = reference(&closed);
+        let call = provider.close(&reference, now(), &nonce()).unwrap();
+        let closing = |reply: Reply<'_>| provider.interpret_close(&reference, &ask(kind, &call, reply).1, now());
+        assert_eq!(closing(Reply::Closed(&closed)), Ok(Closing::Closed), "{kind}");
+        assert_eq!(closing(Reply::Missing), Ok(Closing::NothingThere), "{kind}");
+        let paid = closing(Reply::AlreadyPaid(&paid_payment(kind))).unwrap();
+        assert!(matches!(paid, Closing::AlreadyPaid | Closing::Unclear(_)), "{kind}: {paid:?}");
+        assert!(matches!(closing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
+    }
+}
+
+#[test]
+fn a_refund_is_made_once_and_can_be_asked_about() {
+    for kind in Kind::ALL {
+        let (provider, request, payment) = (provider(kind), refund(kind), paid_payment(kind));
+        let call = provider.refund(&request, now(), &nonce()).unwrap();
+        assert_eq!(call.client_certificate, kind == Kind::WechatV2);
+        let made = Refund {
+            transaction: payment.transaction.clone(),
+            refund: "R-1".to_owned(),
+            amount: 6999,
+            notify_url: None,
+        };
+        let (asked, answer) = ask(kind, &call, Reply::Refunded(&payment, &made, true));
+        assert_eq!(asked, Asked::Refund(made.clone()), "{kind}");
+        let first = provider.interpret_refund(&request, &answer, now()).unwrap();
+        let later = if kind == Kind::WechatV2 { Refunding::Processing } else { Refunding::Refunded };
+        assert_eq!(first, later, "{kind}");
+
+        let call = provider.query_refund(&request, now(), &nonce()).unwrap();
+        let refunding = |reply: Reply<'_>| provider.interpret_query_refund(&request, &ask(kind, &call, reply).1, now());
+        assert_eq!(refunding(Reply::Refunded(&payment, &made, false)), Ok(Refunding::Refunded), "{kind}");
+        assert_ne!(refunding(Reply::NoRefund), Ok(Refunding::Refunded), "{kind}");
+        let other = Refund { refund: "R-2".to_owned(), ..made };
+        assert_ne!(refunding(Reply::Refunded(&payment, &other, false)), Ok(Refunding::Refunded), "{kind}");
+        assert!(matches!(refunding(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
+    }
+    let too_much = RefundRequest { amount: 7000, ..refund(Kind::Stripe) };
+    assert!(matches!(provider(Kind::Stripe).refund(&too_much, now(), &nonce()), Err(ProviderError::Unsupported(_))));
+}
+
+#[test]
+fn alipay_says_refunded_once_and_then_that_nothing_moved() {
+    let (provider, request) = (provider(Kind::Alipay), refund(Kind::Alipay));
+    let payment = paid_payment(Kind::Alipay);
+    let call = provider.refund(&request, now(), &nonce()).unwrap();
+    let Asked::Refund(made) = sandbox().read(Kind::Alipay, &call, now()).unwrap() else { panic!() };
+    let (_, again) = ask(Kind::Alipay, &call, Reply::Refunded(&payment, &made, false));
+    assert_eq!(provider.interpret_refund(&request, &again, now()), Ok(Refunding::Processing));
+}
+
+#[test]
+fn notices_of_every_kind_are_understood() {
+    let told = |kind: Kind, happened: Happened| {
+        let payment = paid_payment(kind);
+        let call = sandbox().notice(kind, &payment, happened, now(), &nonce())?;
+        assert_eq!(call.url, payment.notify_url);
+        let notice = provider(kind).notice(&call.headers, &call.body, now()).unwrap();
+        assert_eq!(notice.subject, Subject::FlashSale(OrderId::parse(ORDER).unwrap()));
+        assert_eq!(notice.matches(6999, &currency(kind)), Ok(()), "{kind} {happened:?}");
+        assert!(notice.matches(1, &currency(kind)).is_err());
+        assert_eq!(notice.paid(), (happened == Happened::Paid).then(|| money(kind)), "{kind} {happened:?}");
+        Some(notice.outcome)
+    };
+    for kind in Kind::ALL {
+        assert_eq!(told(kind, Happened::Paid), Some(Outcome::Paid));
+        let failed = matches!(kind, Kind::WechatV2 | Kind::Stripe).then_some(Outcome::Failed);
+        assert_eq!(told(kind, Happened::Failed), failed, "{kind}");
+        let closed = matches!(kind, Kind::Alipay | Kind::Stripe).then_some(Outcome::Closed);
+        assert_eq!(told(kind, Happened::Closed), closed, "{kind}");
+        let refunded = (kind != Kind::WechatV2).then_some(Outcome::Refunded);
+        assert_eq!(told(kind, Happened::Refunded), refunded, "{kind}");
+    }
+}
+
+#[test]
+fn answers_to_notices_are_the_providers_own() {
+    let texts = |kind: Kind| {
+        let answer = provider(kind).success_answer();
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    };
+    assert_eq!(texts(Kind::Alipay), (200, "success".to_owned()));
+    assert_eq!(texts(Kind::WechatV3), (204, String::new()));
+    let xml = "<xml><return_code><![CDATA[SUCCESS]]></return_code><return_msg><![CDATA[OK]]></return_msg></xml>";
+    assert_eq!(texts(Kind::WechatV2), (200, xml.to_owned()));
+    assert_eq!(texts(Kind::Stripe).0, 200);
+    for kind in Kind::ALL {
+        let provider = provider(kind);
+        let forged = provider.failure_answer(&crate::NoticeError::BadSignature);
+        assert!((400..500).contains(&forged.status), "{kind}");
+        assert_eq!(provider.try_again_answer().status, 503, "{kind}");
+        let other = provider.failure_answer(&crate::NoticeError::NotOurs("invoice.paid".to_owned()));
+        assert_eq!(other, provider.success_answer(), "{kind}");
+        let body = String::from_utf8(forged.body).unwrap();
+        assert!(!body.contains("success") && !body.contains("SUCCESS"), "{kind}: {body}");
+    }
+    let v3 = provider(Kind::WechatV3).failure_answer(&crate::NoticeError::BadSignature);
+    assert_eq!(String::from_utf8(v3.body).unwrap(), r#"{"code":"FAIL","message":"refused"}"#);
+}
+
+#[test]
+fn what_a_provider_does_not_take_is_never_sent() {
+    let refused = |kind: Kind, amount: i64, code: &str, way: Option<Way>| {
+        let request = PaymentRequest { amount, currency: Currency::parse(code).unwrap(), way, ..request(kind) };
+        match provider(kind).create(&request, now(), &nonce()) {
+            Err(ProviderError::Unsupported(why)) => why,
+            other => panic!("{kind} {amount} {code}: {other:?}"),
+        }
+    };
+    for kind in [Kind::Alipay, Kind::WechatV3, Kind::WechatV2] {
+        assert!(refused(kind, 100, "USD", None).contains("takes CNY, not USD"));
+        refused(kind, 0, "CNY", None);
+        refused(kind, -1, "CNY", None);
+        refused(kind, i64::MAX, "CNY", None);
+    }
+    refused(Kind::WechatV3, 100, "CNY", Some(Way::Page));
+    refused(Kind::WechatV2, 100, "CNY", Some(Way::Page));
+    refused(Kind::Stripe, 100, "USD", Some(Way::Qr));
+    refused(Kind::Stripe, 100_000_000, "USD", None);
+    refused(Kind::Stripe, 101, "KWD", None);
+    refused(Kind::Stripe, 100, "ISK", None);
+    let yen = PaymentRequest { currency: Currency::parse("JPY").unwrap(), amount: 500, ..request(Kind::Stripe) };
+    let Ok(Start::Call(call)) = provider(Kind::Stripe).create(&yen, now(), &nonce()) else { panic!() };
+    assert!(String::from_utf8_lossy(&call.body).contains("%5Bunit_amount%5D=500&"), "yen are minor units already");
+    let long = PaymentRequest { expires_at: now() + SignedDuration::from_hours(24), ..request(Kind::Stripe) };
+    assert!(provider(Kind::Stripe).create(&long, now(), &nonce()).is_err());
+    let lost = PaymentRef { order: OrderId::parse(ORDER).unwrap(), payment: None };
+    assert!(provider(Kind::Stripe).query(&lost, now(), &nonce()).is_err());
+}
+
+#[test]
+fn a_request_that_was_altered_is_refused_by_the_other_side() {
+    for kind in [Kind::Alipay, Kind::WechatV3, Kind::WechatV2] {
+        let Start::Call(call) = provider(kind).create(&request(kind), now(), &nonce()).unwrap() else { panic!() };
+        let cheaper = String::from_utf8(call.body.clone()).unwrap().replace("6999", "1").replace("69.99", "0.01");
+        let altered = HttpCall { body: cheaper.into_bytes(), ..call };
+        let answer = sandbox().read(kind, &altered, now()).unwrap_err();
+        let refused = provider(kind).interpret_create(&answer, now()).unwrap_err();
+        assert!(matches!(refused, ProviderError::Refused { .. }), "{kind}: {refused:?}");
+    }
+    let stranger = keys().settings(Kind::Stripe, "http://127.0.0.1").replace("sk_test_0", "sk_test_1");
+    let stranger = Provider::from_json(Kind::Stripe, &stranger).unwrap();
+    let Start::Call(call) = stranger.create(&request(Kind::Stripe), now(), &nonce()).unwrap() else { panic!() };
+    assert_eq!(sandbox().read(Kind::Stripe, &call, now()).unwrap_err().status, 401);
+}
+
+#[test]
+fn an_unsigned_no_concludes_nothing() {
+    let missing = HttpAnswer::new(404, "application/json", r#"{"code":"ORDER_NOT_EXIST","message":"x"}"#);
+    let payment = reference(&paid_payment(Kind::WechatV3));
+    let v3 = provider(Kind::WechatV3);
+    assert!(v3.interpret_query(&payment, &missing, now()).is_err());
+    assert!(v3.interpret_close(&payment, &missing, now()).is_err());
+    let closed = HttpAnswer { status: 204, ..HttpAnswer::default() };
+    assert!(v3.interpret_close(&payment, &closed, now()).is_err());
+    let body = r#"{"alipay_trade_close_response":{"code":"40004","sub_code":"ACQ.TRADE_NOT_EXIST"}}"#;
+    let missing = HttpAnswer::new(200, "application/json", body);
+    assert!(provider(Kind::Alipay).interpret_close(&payment, &missing, now()).is_err());
+    let body = "<xml><return_code>SUCCESS</return_code><result_code>FAIL</result_code><err_code>ORDERNOTEXIST</err_code></xml>";
+    let missing = HttpAnswer::new(200, "text/xml", body);
+    assert!(provider(Kind::WechatV2).interpret_close(&payment, &missing, now()).is_err());
+}
+
+#[test]
+fn settings_are_checked_and_never_printed() {
+    let keys = keys();
+    for kind in Kind::ALL {
+        let good = keys.settings(kind, "https://pay.example");
+        let shown = format!("{:?}", Provider::from_json(kind, &good).unwrap());
+        for secret in ["BEGIN", "0123456789abcdef0123456789abcdef", "192006250b4c09247ec02edce69f6a2d", "sk_test"] {
+            assert!(!shown.contains(secret), "{kind}: {shown}");
+        }
+        assert!(Provider::from_json(kind, "{}").unwrap_err().to_string().contains("missing field"), "{kind}");
+        assert!(Provider::from_json(kind, &good.replace("https://", "http://")).is_err(), "{kind}: without TLS");
+        assert!(Provider::from_json(kind, &good.replacen('{', "{\"typo\":1,", 1)).is_err(), "{kind}: unknown field");
+    }
+    let broken = keys.settings(Kind::Alipay, "https://pay.example").replace("MII", "XXX");
+    let error = Provider::from_json(Kind::Alipay, &broken).unwrap_err().to_string();
+    assert!(error.starts_with("privateKey must be an RSA private key"), "{error}");
+    let bare: String = keys.settings(Kind::Alipay, "https://pay.example").replace("\\n", "");
+    let bare = ["PRIVATE", "PUBLIC"].iter().fold(bare, |text, kind| {
+        text.replace(&format!("-----BEGIN {kind} KEY-----"), "").replace(&format!("-----END {kind} KEY-----"), "")
+    });
+    assert!(Provider::from_json(Kind::Alipay, &bare).is_ok(), "bare base64, as Alipay hands it out");
+    assert!(format!("{keys:?}").len() < 60);
+}
+
+#[test]
+fn generated_keys_work() {
+    let keys = Keys::generate().unwrap();
+    let kept: Keys = serde_json::from_str(&serde_json::to_string(&keys).unwrap()).unwrap();
+    let sandbox = Sandbox::new(&kept).unwrap();
+    for kind in Kind::ALL {
+        let provider = Provider::from_json(kind, &keys.settings(kind, "http://localhost:3000/_sandbox/")).unwrap();
+        let call = sandbox.notice(kind, &paid_payment(kind), Happened::Paid, now(), &nonce()).unwrap();
+        assert!(provider.notice(&call.headers, &call.body, now()).is_ok(), "{kind}");
+        let stranger = super::provider(kind).notice(&call.headers, &call.body, now());
+        assert!(stranger.is_err(), "{kind}: another's keys");
+    }
+}

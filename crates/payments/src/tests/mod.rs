@@ -1,0 +1,90 @@
+//! Tests over all providers: vectors made by other software, a payment's whole life against the sandbox, and notices that were
+//! forged, altered or replayed.
+
+mod bad_notices;
+mod life;
+mod mutations;
+mod vectors;
+
+use domain::ids::OrderId;
+use domain::money::Currency;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::sandbox::{Keys, Payment, Sandbox, State};
+use crate::{Kind, Nonce, PaymentRef, PaymentRequest, Provider, RefundNumber, RefundRequest, Way};
+
+const ORDER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
+const OTHER_ORDER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000002";
+
+/// 2026-11-11 08:05:00 in China.
+fn now() -> Timestamp {
+    Timestamp::from_second(1_794_355_500).unwrap()
+}
+
+fn nonce() -> Nonce {
+    Nonce::new([0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff])
+}
+
+/// Keys for tests alone, so that signatures can be compared with those that other software made.
+fn keys() -> Keys {
+    serde_json::from_str(include_str!("keys.json")).unwrap()
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox::new(&keys()).unwrap()
+}
+
+fn provider(kind: Kind) -> Provider {
+    Provider::from_json(kind, &keys().settings(kind, "http://127.0.0.1:3000/_sandbox")).unwrap()
+}
+
+fn currency(kind: Kind) -> Currency {
+    Currency::parse(if kind == Kind::Stripe { "USD" } else { "CNY" }).unwrap()
+}
+
+fn request(kind: Kind) -> PaymentRequest {
+    PaymentRequest {
+        order: OrderId::parse(ORDER).unwrap(),
+        title: "手机 A&B".to_owned(),
+        amount: 6999,
+        currency: currency(kind),
+        expires_at: now() + SignedDuration::from_mins(15),
+        notify_url: format!("https://shop.example/payments/{kind}/notify"),
+        return_url: format!("https://shop.example/payments/{kind}/return"),
+        client_ip: "203.0.113.7".to_owned(),
+        way: (kind == Kind::Alipay).then_some(Way::Qr),
+    }
+}
+
+fn reference(payment: &Payment) -> PaymentRef {
+    PaymentRef { order: OrderId::parse(ORDER).unwrap(), payment: Some(payment.id.clone()) }
+}
+
+fn refund(kind: Kind) -> RefundRequest {
+    RefundRequest {
+        order: OrderId::parse(ORDER).unwrap(),
+        transaction: paid_payment(kind).transaction,
+        refund: RefundNumber::parse("R-1").unwrap(),
+        amount: 6999,
+        total: 6999,
+        currency: currency(kind),
+        reason: "sold out".to_owned(),
+        notify_url: None,
+    }
+}
+
+fn paid_payment(kind: Kind) -> Payment {
+    Payment {
+        id: "cs_test_a1b2".to_owned(),
+        transaction: if kind == Kind::Stripe { "pi_3" } else { "4200000001202611110000000001" }.to_owned(),
+        order: ORDER.to_owned(),
+        order_type: "2".to_owned(),
+        title: "手机 A B".to_owned(),
+        amount: 6999,
+        currency: currency(kind).to_string(),
+        notify_url: format!("https://shop.example/payments/{kind}/notify"),
+        return_url: format!("https://shop.example/payments/{kind}/return"),
+        state: State::Paid,
+        paid_at: Some(now()),
+    }
+}

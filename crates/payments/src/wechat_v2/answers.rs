@@ -1,0 +1,137 @@
+//! WeChat Pay v2's answers. `return_code` says whether the call was understood (and a no is not signed), `result_code` what came of it.
+
+use super::{WechatV2, is_signed};
+use crate::form::Fields;
+use crate::http::HttpAnswer;
+use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::{checks, china, xml};
+
+/// A verified answer.
+enum Answer {
+    Done(Fields),
+    /// The code of a no.
+    No(Fields),
+}
+
+fn get<'f>(fields: &'f Fields, name: &str) -> &'f str {
+    fields.get(name).map_or("", String::as_str)
+}
+
+fn refused(code: &str, message: &str) -> ProviderError {
+    ProviderError::Refused { code: code.to_owned(), message: message.to_owned() }
+}
+
+impl Answer {
+    fn done(self) -> Result<Fields, ProviderError> {
+        match self {
+            Self::Done(fields) => Ok(fields),
+            Self::No(fields) => Err(refused(get(&fields, "err_code"), get(&fields, "err_code_des"))),
+        }
+    }
+}
+
+impl WechatV2 {
+    fn read(&self, answer: &HttpAnswer) -> Result<Answer, ProviderError> {
+        if answer.status != 200 {
+            return Err(ProviderError::Unavailable(format!("status {}", answer.status)));
+        }
+        let mut fields = xml::read(&answer.body).ok_or(ProviderError::Untrusted("it is not WeChat Pay's XML"))?;
+        fields.retain(|_, value| !value.is_empty());
+        if get(&fields, "return_code") != "SUCCESS" {
+            return Err(refused(get(&fields, "return_code"), get(&fields, "return_msg")));
+        }
+        if !is_signed(&fields, &self.key, self.sign_type) {
+            return Err(ProviderError::Untrusted("its signature is wrong"));
+        }
+        if get(&fields, "mch_id") != self.mch_id || get(&fields, "appid") != self.app_id {
+            return Err(ProviderError::Untrusted("it is for another merchant"));
+        }
+        match (get(&fields, "result_code"), get(&fields, "err_code")) {
+            ("SUCCESS", _) => Ok(Answer::Done(fields)),
+            (_, code @ ("SYSTEMERROR" | "BIZERR_NEED_RETRY" | "FREQUENCY_LIMITED")) => {
+                Err(ProviderError::Unavailable(code.to_owned()))
+            }
+            _ => Ok(Answer::No(fields)),
+        }
+    }
+
+    /// The QR code.
+    pub fn interpret_create(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+        let fields = self.read(answer)?.done()?;
+        let qr_code = fields.get("code_url").cloned().ok_or(ProviderError::Untrusted("it has no QR code"))?;
+        Ok(Created { pay_url: None, qr_code: Some(qr_code), payment: None })
+    }
+
+    /// Where the payment stands.
+    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
+        let fields = match self.read(answer)? {
+            Answer::No(fields) if get(&fields, "err_code") == "ORDERNOTEXIST" => return Ok(Standing::Missing),
+            other => other.done()?,
+        };
+        if get(&fields, "out_trade_no") != payment.order.as_str() {
+            return Err(ProviderError::Untrusted("it is about another order"));
+        }
+        let paid = || paid(&fields).ok_or(ProviderError::Untrusted("its amount or number cannot be read"));
+        Ok(match get(&fields, "trade_state") {
+            "SUCCESS" => Standing::Paid(paid()?),
+            "REFUND" => Standing::Refunded(paid()?),
+            "NOTPAY" => Standing::NotPaid,
+            "USERPAYING" | "ACCEPT" => Standing::Processing,
+            "CLOSED" => Standing::Closed,
+            other => Standing::Unknown(other.to_owned()),
+        })
+    }
+
+    /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.
+    pub fn interpret_close(&self, answer: &HttpAnswer) -> Result<Closing, ProviderError> {
+        Ok(match self.read(answer)? {
+            Answer::Done(_) => Closing::Closed,
+            Answer::No(fields) => match get(&fields, "err_code") {
+                "ORDERCLOSED" => Closing::Closed,
+                "ORDERPAID" => Closing::AlreadyPaid,
+                "ORDERNOTEXIST" => Closing::NothingThere,
+                other => Closing::Unclear(other.to_owned()),
+            },
+        })
+    }
+
+    /// Whether the refund was taken on. WeChat Pay v2 never says here that it is done: ask `query_refund`.
+    pub fn interpret_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
+        let fields = self.read(answer)?.done()?;
+        if get(&fields, "out_refund_no") != refund.refund.as_str() {
+            return Err(ProviderError::Untrusted("it is about another refund"));
+        }
+        Ok(Refunding::Processing)
+    }
+
+    /// Whether the money went back. Asked by the refund's number, the answer has that one refund, number 0.
+    pub fn interpret_query_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+    ) -> Result<Refunding, ProviderError> {
+        let fields = match self.read(answer)? {
+            Answer::No(fields) if get(&fields, "err_code") == "REFUNDNOTEXIST" => return Ok(Refunding::Processing),
+            other => other.done()?,
+        };
+        if get(&fields, "out_refund_no_0") != refund.refund.as_str() {
+            return Err(ProviderError::Untrusted("it is about another refund"));
+        }
+        Ok(match get(&fields, "refund_status_0") {
+            "SUCCESS" => Refunding::Refunded,
+            "PROCESSING" => Refunding::Processing,
+            other => Refunding::Failed(other.to_owned()),
+        })
+    }
+}
+
+/// The money that an answer or a notice speaks of.
+pub(super) fn paid(fields: &Fields) -> Option<Paid> {
+    let total = fields.get("total_fee").filter(|total| total.bytes().all(|byte| byte.is_ascii_digit()))?;
+    Some(Paid {
+        transaction: fields.get("transaction_id").cloned()?,
+        amount: total.parse().ok().filter(|amount| *amount > 0)?,
+        currency: fields.get("fee_type").map_or_else(checks::yuan, |text| checks::currency(text))?,
+        paid_at: fields.get("time_end").and_then(|time| china::from_digits(time)),
+    })
+}

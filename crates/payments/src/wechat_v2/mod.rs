@@ -1,0 +1,224 @@
+//! WeChat Pay v2: flat XML, signed with a shared key by MD5 or HMAC-SHA256. For merchants that have not moved to v3 yet.
+//!
+//! The shared key signs both directions, so a notice must also be whole: both codes, the ids, a transaction number. The
+//! algorithm is the settings' and never the notice's own choice.
+
+mod answers;
+mod notice;
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::crypto::{Secret, SettingsError, hmac_sha256_hex, same};
+use crate::form::{self, Fields};
+use crate::http::{HttpCall, Method};
+use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Subject, Way};
+use crate::wechat_v3::MAX_FEN;
+use crate::{checks, china, xml};
+
+/// The longest description, in bytes.
+const MAX_TITLE: usize = 127;
+/// The longest reason of a refund, in bytes.
+const MAX_REASON: usize = 80;
+
+/// How messages are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum SignType {
+    /// MD5, WeChat Pay's default.
+    #[serde(rename = "MD5")]
+    Md5,
+    /// HMAC-SHA256.
+    #[serde(rename = "HMAC-SHA256")]
+    HmacSha256,
+}
+
+impl SignType {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Md5 => "MD5",
+            Self::HmacSha256 => "HMAC-SHA256",
+        }
+    }
+}
+
+/// The signature of fields: upper-case hexadecimal.
+pub(crate) fn sign(fields: &Fields, key: &Secret, sign_type: SignType) -> String {
+    let text = format!("{}&key={}", form::signed_text(fields, &["sign"]), key.expose());
+    let digest = match sign_type {
+        SignType::Md5 => format!("{:x}", md5::compute(text)),
+        SignType::HmacSha256 => hmac_sha256_hex(key.expose(), &[text.as_bytes()]),
+    };
+    digest.to_ascii_uppercase()
+}
+
+/// Whether the fields carry their own signature.
+pub(crate) fn is_signed(fields: &Fields, key: &Secret, sign_type: SignType) -> bool {
+    fields.get("sign").is_some_and(|given| same(given, &sign(fields, key, sign_type)))
+}
+
+/// The secret, as it is kept.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Settings {
+    app_id: String,
+    mch_id: String,
+    key: Secret,
+    sign_type: SignType,
+    #[serde(default = "production")]
+    base_url: String,
+    client_certificate: Option<String>,
+    client_key: Option<Secret>,
+}
+
+fn production() -> String {
+    "https://api.mch.weixin.qq.com".to_owned()
+}
+
+/// One application of one merchant.
+pub struct WechatV2 {
+    app_id: String,
+    mch_id: String,
+    key: Secret,
+    sign_type: SignType,
+    base_url: String,
+    identity: Option<(String, Secret)>,
+}
+
+impl fmt::Debug for WechatV2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WechatV2").field("mch_id", &self.mch_id).finish_non_exhaustive()
+    }
+}
+
+impl WechatV2 {
+    /// From `{"appId", "mchId", "key", "signType": "MD5" or "HMAC-SHA256", "baseUrl"?, "clientCertificate"?, "clientKey"?}`;
+    /// the last two, in PEM, are needed for refunds.
+    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+        let settings: Settings = checks::settings(json)?;
+        if settings.key.expose().len() != 32 {
+            return Err(SettingsError::new("key", "must be the API key, 32 characters"));
+        }
+        let identity = match (settings.client_certificate, settings.client_key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(SettingsError::new("clientCertificate", "and clientKey go together")),
+        };
+        Ok(Self {
+            app_id: checks::id("appId", &settings.app_id)?,
+            mch_id: checks::id("mchId", &settings.mch_id)?,
+            key: settings.key,
+            sign_type: settings.sign_type,
+            base_url: checks::base_url("baseUrl", &settings.base_url)?,
+            identity,
+        })
+    }
+
+    /// The certificate and private key, in PEM, that the connection of a refund must present.
+    pub fn client_identity(&self) -> Option<(&str, &str)> {
+        self.identity.as_ref().map(|(certificate, key)| (certificate.as_str(), key.expose()))
+    }
+
+    /// A native payment: a QR code.
+    pub fn create(&self, request: &PaymentRequest, nonce: &Nonce) -> Result<Start, ProviderError> {
+        checks::takes_yuan("WeChat Pay", request.amount, &request.currency, MAX_FEN)?;
+        if request.way == Some(Way::Page) {
+            return Err(ProviderError::Unsupported("WeChat Pay gives a QR code, not a page".to_owned()));
+        }
+        let fields = [
+            ("body", checks::title(&request.title, &[], MAX_TITLE)),
+            ("attach", Subject::FLASH_SALE.to_owned()),
+            ("out_trade_no", request.order.to_string()),
+            ("total_fee", request.amount.to_string()),
+            ("fee_type", request.currency.to_string()),
+            ("spbill_create_ip", request.client_ip.clone()),
+            ("time_expire", china::digits(request.expires_at)),
+            ("notify_url", request.notify_url.clone()),
+            ("trade_type", "NATIVE".to_owned()),
+            ("product_id", request.order.to_string()),
+        ];
+        Ok(Start::Call(self.call("/pay/unifiedorder", fields, nonce)))
+    }
+
+    /// Where does it stand?
+    pub fn query(&self, payment: &PaymentRef, nonce: &Nonce) -> HttpCall {
+        self.call("/pay/orderquery", [("out_trade_no", payment.order.to_string())], nonce)
+    }
+
+    /// Let it not be paid any more. WeChat Pay refuses this within five minutes of the payment's creation.
+    pub fn close(&self, payment: &PaymentRef, nonce: &Nonce) -> HttpCall {
+        self.call("/pay/closeorder", [("out_trade_no", payment.order.to_string())], nonce)
+    }
+
+    /// Money back. The connection must present [`Self::client_identity`].
+    pub fn refund(&self, refund: &RefundRequest, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+        checks::takes_yuan("WeChat Pay", refund.total, &refund.currency, MAX_FEN)?;
+        checks::refundable(refund.amount, refund.total)?;
+        if self.identity.is_none() && self.base_url.starts_with("https://") {
+            let missing = "WeChat Pay v2 refunds need clientCertificate and clientKey in the settings";
+            return Err(ProviderError::Unsupported(missing.to_owned()));
+        }
+        let fields = [
+            ("transaction_id", refund.transaction.clone()),
+            ("out_refund_no", refund.refund.as_str().to_owned()),
+            ("total_fee", refund.total.to_string()),
+            ("refund_fee", refund.amount.to_string()),
+            ("refund_fee_type", refund.currency.to_string()),
+            ("refund_desc", checks::title(&refund.reason, &[], MAX_REASON)),
+        ];
+        Ok(HttpCall { client_certificate: true, ..self.call("/secapi/pay/refund", fields, nonce) })
+    }
+
+    /// Is the money back?
+    pub fn query_refund(&self, refund: &RefundRequest, nonce: &Nonce) -> HttpCall {
+        self.call("/pay/refundquery", [("out_refund_no", refund.refund.as_str().to_owned())], nonce)
+    }
+
+    fn call<const L: usize>(&self, path: &str, fields: [(&str, String); L], nonce: &Nonce) -> HttpCall {
+        let mut fields: Fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let common = [
+            ("appid", self.app_id.as_str()),
+            ("mch_id", &self.mch_id),
+            ("nonce_str", nonce.as_str()),
+            ("sign_type", self.sign_type.as_str()),
+        ];
+        fields.extend(common.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        fields.insert("sign".to_owned(), sign(&fields, &self.key, self.sign_type));
+        HttpCall {
+            method: Method::Post,
+            url: format!("{}{path}", self.base_url),
+            headers: [("Content-Type", "text/xml; charset=utf-8")].into(),
+            body: xml::write(&fields).into_bytes(),
+            client_certificate: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WeChat Pay's own example of a signature.
+    #[test]
+    fn the_published_example_is_signed_as_published() {
+        let fields = [
+            ("appid", "wxd930ea5d5a258f4f"),
+            ("mch_id", "10000100"),
+            ("device_info", "1000"),
+            ("body", "test"),
+            ("nonce_str", "ibuaiVcKdpRxkhJA"),
+            ("empty", ""),
+        ];
+        let mut fields: Fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let key = Secret::new("192006250b4c09247ec02edce69f6a2d");
+        assert_eq!(sign(&fields, &key, SignType::Md5), "9A0A8659F005D6984697E2CA0A9CF3B7");
+        let hmac = "6A9AE1657590FD6257D693A078E1C3E4BB6BA4DC30B23E0EE2496E54170DACD6";
+        assert_eq!(sign(&fields, &key, SignType::HmacSha256), hmac);
+        fields.insert("sign".to_owned(), hmac.to_owned());
+        assert!(is_signed(&fields, &key, SignType::HmacSha256));
+        assert!(!is_signed(&fields, &key, SignType::Md5), "the message does not choose the algorithm");
+        fields.insert("sign".to_owned(), hmac.to_lowercase());
+        assert!(!is_signed(&fields, &key, SignType::HmacSha256), "one text for one signature");
+    }
+}

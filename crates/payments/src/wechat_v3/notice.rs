@@ -1,0 +1,156 @@
+//! WeChat Pay v3's notices: signed over the raw body, then decrypted, then read.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::answers::Transaction;
+use super::{WechatV3, platform_text};
+use crate::http::{Headers, HttpAnswer};
+use crate::payment::{Kind, Notice, NoticeError, Outcome, Subject};
+use crate::{MAX_NOTICE, MAX_SKEW_S, checks};
+
+#[derive(Deserialize)]
+struct Envelope {
+    id: String,
+    event_type: String,
+    resource: Resource,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    algorithm: String,
+    ciphertext: String,
+    #[serde(default)]
+    associated_data: String,
+    nonce: String,
+}
+
+#[derive(Deserialize)]
+struct Refund {
+    mchid: String,
+    out_trade_no: String,
+    transaction_id: String,
+    refund_status: String,
+    success_time: Option<Timestamp>,
+    amount: RefundAmount,
+}
+
+#[derive(Deserialize)]
+struct RefundAmount {
+    refund: i64,
+}
+
+impl WechatV3 {
+    /// Reads and verifies a notice.
+    pub fn notice(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
+        self.verify(headers, body, now)?;
+        let envelope: Envelope = serde_json::from_slice(body).map_err(|_| NoticeError::Malformed("body"))?;
+        let resource = &envelope.resource;
+        if resource.algorithm != "AEAD_AES_256_GCM" {
+            return Err(NoticeError::Malformed("resource.algorithm"));
+        }
+        let content = self
+            .content_key
+            .open(&resource.nonce, &resource.associated_data, &resource.ciphertext)
+            .ok_or(NoticeError::Malformed("resource.ciphertext"))?;
+        if envelope.event_type.starts_with("TRANSACTION.") {
+            self.payment_notice(envelope.id, &content)
+        } else if envelope.event_type.starts_with("REFUND.") {
+            self.refund_notice(envelope.id, &content)
+        } else {
+            Err(NoticeError::NotOurs(envelope.event_type.chars().take(64).collect()))
+        }
+    }
+
+    fn payment_notice(&self, id: String, content: &[u8]) -> Result<Notice, NoticeError> {
+        let transaction: Transaction =
+            serde_json::from_slice(content).map_err(|_| NoticeError::Malformed("resource"))?;
+        if transaction.mchid != self.mch_id {
+            return Err(NoticeError::NotUs("mchid"));
+        }
+        if transaction.appid != self.app_id {
+            return Err(NoticeError::NotUs("appid"));
+        }
+        let outcome = match transaction.trade_state.as_str() {
+            "SUCCESS" => Outcome::Paid,
+            "CLOSED" | "REVOKED" => Outcome::Closed,
+            "PAYERROR" => Outcome::Failed,
+            other => Outcome::Other(other.chars().take(32).collect()),
+        };
+        let paid = transaction.paid().filter(|paid| paid.amount > 0).ok_or(NoticeError::Malformed("amount"))?;
+        let subject = Subject::of(&transaction.out_trade_no, transaction.attach.as_deref());
+        Ok(Notice {
+            provider: Kind::WechatV3,
+            id: Some(id),
+            subject: subject.ok_or(NoticeError::Malformed("out_trade_no"))?,
+            payment: None,
+            transaction: Some(paid.transaction),
+            amount: paid.amount,
+            currency: paid.currency,
+            happened_at: paid.paid_at,
+            outcome,
+        })
+    }
+
+    fn refund_notice(&self, id: String, content: &[u8]) -> Result<Notice, NoticeError> {
+        let refund: Refund = serde_json::from_slice(content).map_err(|_| NoticeError::Malformed("resource"))?;
+        if refund.mchid != self.mch_id {
+            return Err(NoticeError::NotUs("mchid"));
+        }
+        let outcome = if refund.refund_status == "SUCCESS" { Outcome::Refunded } else { Outcome::RefundFailed };
+        Ok(Notice {
+            provider: Kind::WechatV3,
+            id: Some(id),
+            // A refund's notice has no attach.
+            subject: Subject::of(&refund.out_trade_no, None).ok_or(NoticeError::Malformed("out_trade_no"))?,
+            payment: None,
+            transaction: Some(refund.transaction_id),
+            amount: refund.amount.refund,
+            currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
+            happened_at: refund.success_time,
+            outcome,
+        })
+    }
+
+    /// Whether WeChat Pay signed this body, lately, with a key that is in the settings.
+    pub(super) fn verify(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<(), NoticeError> {
+        if body.len() > MAX_NOTICE {
+            return Err(NoticeError::TooLarge);
+        }
+        let one = |name: &'static str| headers.one(name).ok_or(NoticeError::Malformed(name));
+        let (time, nonce) = (one("Wechatpay-Timestamp")?, one("Wechatpay-Nonce")?);
+        let (serial, signature) = (one("Wechatpay-Serial")?, one("Wechatpay-Signature")?);
+        let seconds: i64 = time.parse().map_err(|_| NoticeError::Malformed("Wechatpay-Timestamp"))?;
+        let away = now.as_second().saturating_sub(seconds);
+        if away.saturating_abs() >= MAX_SKEW_S {
+            return Err(NoticeError::Stale(away));
+        }
+        if signature.starts_with("WECHATPAY/SIGNTEST/") {
+            return Err(NoticeError::Probe);
+        }
+        let unknown = || NoticeError::UnknownKey(serial.chars().take(64).collect());
+        let key = self.platform_keys.get(serial).ok_or_else(unknown)?;
+        if !key.verify(&platform_text(time, nonce, body), signature) {
+            return Err(NoticeError::BadSignature);
+        }
+        Ok(())
+    }
+
+    /// What WeChat Pay wants to read.
+    pub fn success(&self) -> HttpAnswer {
+        HttpAnswer { status: 204, ..HttpAnswer::default() }
+    }
+
+    /// WeChat Pay tries again.
+    pub fn failure(&self, error: &NoticeError) -> HttpAnswer {
+        let status = match error {
+            NoticeError::BadSignature | NoticeError::Probe | NoticeError::UnknownKey(_) | NoticeError::Stale(_) => 401,
+            _ => 400,
+        };
+        HttpAnswer::new(
+            status,
+            "application/json",
+            serde_json::json!({"code": "FAIL", "message": "refused"}).to_string(),
+        )
+    }
+}
