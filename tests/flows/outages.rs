@@ -126,3 +126,39 @@ async fn an_abandoned_press_is_taken_up_by_the_buyers_next_one() {
     assert_eq!(world.figures(&offer).await, (9, 1, 0));
     assert!(world.order(&order).await.is_some());
 }
+
+/// A message is done when its order is, and not before: what could not be done is told to come again, and only that.
+#[tokio::test]
+async fn order_consumer_gives_back_what_it_could_not_do() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    let (claims, _) = world.store.claims(&id.buyer(), &offer.sale).await.unwrap();
+    let good = serde_json::json!({
+        "version": 1, "orderId": id, "buyer": "alice", "saleId": offer.sale, "itemId": offer.item, "quantity": 1,
+        "bucket": claims.claims[&offer.item].bucket,
+    });
+    let handled = async |messages: &[(&str, String)]| -> Vec<String> {
+        let record = |(id, body): &(&str, String)| serde_json::json!({"messageId": id, "body": body});
+        let records: Vec<_> = messages.iter().map(record).collect();
+        let event = serde_json::from_value(serde_json::json!({ "Records": records })).unwrap();
+        let now = world.now();
+        let app = order_consumer::App::new(world.store.clone(), std::sync::Arc::new(move || now));
+        let failures = order_consumer::handle(&app, event).await.batch_item_failures;
+        failures.into_iter().map(|failure| failure.item_identifier).collect()
+    };
+    let batch = [("good", good.to_string()), ("bad", "hello".to_owned())];
+
+    world.fault(|call| if call.service == Service::Scheduler { Fault::ServerError } else { Fault::None });
+    assert_eq!(handled(&batch).await, ["good"], "no deadline, not done; the bad one is kept");
+    world.fault(|call| if call.service == Service::Sqs { Fault::ServerError } else { Fault::None });
+    assert_eq!(handled(&batch).await, ["bad"], "it could not be kept, so it stays");
+    world.mend();
+    assert_eq!(handled(&batch).await, [""; 0]);
+    assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
+    let kept = world.names().dead_letter_url.clone().unwrap();
+    let name = local_cloud::engine::sqs::Sqs::name_of(&kept).to_owned();
+    let receive = local_cloud::engine::sqs::Receive { max: 10, ..Default::default() };
+    let letters = world.cloud.sqs.receive(&name, receive).await.unwrap();
+    assert_eq!(letters.iter().map(|letter| letter.body.as_str()).collect::<Vec<_>>(), ["hello", "hello"]);
+}
