@@ -30,6 +30,7 @@ fn dependencies_point_one_way() {
     };
     assert_eq!(ours("seckill-domain"), [].into());
     assert_eq!(ours("seckill-store"), ["seckill-domain"].into());
+    assert_eq!(ours("seckill-payments"), ["seckill-domain"].into());
     assert_eq!(ours("seckill-flows"), ["seckill-domain", "seckill-store"].into());
     assert_eq!(ours("seckill-telemetry"), [].into());
     let below_functions: BTreeSet<&str> =
