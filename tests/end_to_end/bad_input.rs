@@ -87,7 +87,7 @@ async fn bad_tokens_and_other_peoples_things() {
     let alice = shop.buyer("alice").await;
     assert_eq!(alice.post("/admin/sales", &sale(1, 1, 900)).await.status, 403, "a buyer is no operator");
     for strange in
-        ["x", "0000000000000000000000000000000U", "a%20b", "%e7%94%b5", "%00", "%3Cscript%3E", &"A".repeat(5_000)]
+        ["x", "000000000000000000000000000000U", "a%20b", "%e7%94%b5", "%00", "%3Cscript%3E", &"A".repeat(5_000)]
     {
         let answer = alice.get(&format!("/orders/{strange}")).await;
         assert_eq!((answer.status, answer.code()), (404, "UNKNOWN_ORDER"), "{strange}: {answer:?}");

@@ -156,22 +156,23 @@ impl fmt::Display for BuyerKey {
     }
 }
 
-/// An order's number: when it was pressed (10 characters), whose it is (16), and 30 random bits (6).
+/// An order's number: when it was pressed (10 characters), whose it is (16), and 25 random bits (5).
 ///
-/// 32 characters, the most that every payment provider takes. It leads to the buyer's partition of the orders and claims
-/// tables without an index, and a holder in a bucket that carries it leads to its claim without carrying anything more.
+/// 31 characters: one less than every payment provider takes, which leaves one for a [`PaymentNumber`]. It leads to the buyer's
+/// partition of the orders and claims tables without an index, and a holder in a bucket that carries it leads to its claim
+/// without carrying anything more. The random bits only tell presses of one buyer in one millisecond apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OrderId(String);
 
 impl OrderId {
     /// Characters in an order id.
-    pub const LENGTH: usize = 32;
+    pub const LENGTH: usize = 31;
 
-    /// A new order id. Of `random` the lowest 30 bits count.
+    /// A new order id. Of `random` the lowest 25 bits count.
     pub fn new(pressed_at: Timestamp, buyer: &BuyerKey, random: u32) -> Self {
         let ms = u128::try_from(pressed_at.as_millisecond()).unwrap_or(0);
-        Self(format!("{}{}{}", base32(ms, 10), buyer, base32(u128::from(random), 6)))
+        Self(format!("{}{}{}", base32(ms, 10), buyer, base32(u128::from(random), 5)))
     }
 
     /// Checks the text.
@@ -179,7 +180,7 @@ impl OrderId {
         let text = text.into();
         let id = Self(text);
         if id.0.len() != Self::LENGTH || from_base32(&id.0).is_none() || id.time().is_none() {
-            return Err(BadName { what: "orderId", rule: "must be 32 characters of Crockford's base 32" });
+            return Err(BadName { what: "orderId", rule: "must be 31 characters of Crockford's base 32" });
         }
         Ok(id)
     }
@@ -224,6 +225,77 @@ impl fmt::Display for OrderId {
     }
 }
 
+/// The number of one try to pay an order, at the payment provider: the order's, and one character for which try it is.
+///
+/// 32 characters, the most that every provider takes. A try needs a number of its own: one that was closed, or that was started
+/// over another amount, cannot be used again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PaymentNumber {
+    order: OrderId,
+    attempt: u8,
+}
+
+impl PaymentNumber {
+    /// Characters in a payment number.
+    pub const LENGTH: usize = OrderId::LENGTH + 1;
+
+    /// How many tries to pay an order there can be: what one character tells apart.
+    pub const ATTEMPTS: u8 = 32;
+
+    /// The number of a try, counted from 0. `None`: the order has had all its tries.
+    pub fn new(order: OrderId, attempt: u8) -> Option<Self> {
+        (attempt < Self::ATTEMPTS).then_some(Self { order, attempt })
+    }
+
+    /// Checks the text.
+    pub fn parse(text: impl AsRef<str>) -> Result<Self, BadName> {
+        let bad = BadName { what: "paymentId", rule: "must be 32 characters of Crockford's base 32" };
+        let read = |text: &str| {
+            let (order, attempt) = text.split_at_checked(OrderId::LENGTH)?;
+            let attempt = (attempt.len() == 1).then(|| from_base32(attempt))??;
+            Self::new(OrderId::parse(order).ok()?, u8::try_from(attempt).ok()?)
+        };
+        read(text.as_ref()).ok_or(bad)
+    }
+
+    /// The order that is being paid.
+    pub fn order(&self) -> &OrderId {
+        &self.order
+    }
+
+    /// Which try it is, from 0.
+    pub fn attempt(&self) -> u8 {
+        self.attempt
+    }
+}
+
+impl fmt::Display for PaymentNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.order, base32(u128::from(self.attempt), 1))
+    }
+}
+
+impl FromStr for PaymentNumber {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for PaymentNumber {
+    type Error = BadName;
+    fn try_from(text: String) -> Result<Self, BadName> {
+        Self::parse(text)
+    }
+}
+
+impl From<PaymentNumber> for String {
+    fn from(number: PaymentNumber) -> String {
+        number.to_string()
+    }
+}
+
 /// An item of a sale: what a buyer can have one live order of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
@@ -258,6 +330,23 @@ mod tests {
     }
 
     #[test]
+    fn a_payment_number_says_which_order_and_which_try() {
+        let order = OrderId::new("2026-11-11T00:00:00Z".parse().unwrap(), &buyer(), 7);
+        let numbers: Vec<_> = (0..=u8::MAX).filter_map(|attempt| PaymentNumber::new(order.clone(), attempt)).collect();
+        assert_eq!(numbers.len(), 32, "one character tells no more apart");
+        for (attempt, number) in (0..).zip(&numbers) {
+            let text = number.to_string();
+            assert_eq!((text.len(), number.order(), number.attempt()), (32, &order, attempt));
+            assert_eq!(PaymentNumber::parse(&text).as_ref(), Ok(number));
+            assert_eq!(String::from(number.clone()), text);
+        }
+        assert!(numbers.is_sorted() && numbers.iter().map(PaymentNumber::to_string).is_sorted());
+        for bad in ["", order.as_str(), &format!("{order}U"), &format!("{order}00"), &format!("{order}é"), "x"] {
+            assert!(PaymentNumber::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn order_ids_sort_by_time() {
         let at = |ms| OrderId::new(Timestamp::from_millisecond(ms).unwrap(), &buyer(), 7);
         assert!(at(1_000) < at(1_001) && at(1_001) < at(2_000_000_000_000));
@@ -276,8 +365,7 @@ mod tests {
             assert!(SaleId::parse(bad).is_err(), "{bad:?}");
             assert!(ItemId::parse(bad).is_err(), "{bad:?}");
         }
-        for bad in
-            ["", "short", "0000000000000000000000000000000U", "ZZZZZZZZZZ0000000000000000000000", &"é".repeat(16)]
+        for bad in ["", "short", "000000000000000000000000000000U", "ZZZZZZZZZZ000000000000000000000", &"é".repeat(16)]
         {
             assert!(OrderId::parse(bad).is_err(), "{bad:?}");
         }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use domain::ids::OrderId;
+use aws_lc_rs::digest::{SHA256, digest};
+use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use jiff::Timestamp;
 
@@ -74,12 +75,12 @@ impl Nonce {
 
 /// A payment to be started. Everything in it comes from the order, nothing from the buyer's request, except the address.
 ///
-/// The same order must always make the same request (the times too): the provider recognises the payment by its order and
-/// answers a repeated request with the same payment.
+/// The same number must always make the same request (the times too): the provider recognises the payment by it and answers a
+/// repeated request with the same payment. Another amount or another time is another number.
 #[derive(Clone, Debug)]
 pub struct PaymentRequest {
-    /// The order. It is the payment's number at the provider.
-    pub order: OrderId,
+    /// Its number at the provider: the order, and which try to pay it is.
+    pub number: PaymentNumber,
     /// What the buyer reads on the pay page.
     pub title: String,
     /// Minor units.
@@ -121,8 +122,8 @@ pub struct Created {
 /// A payment that was started.
 #[derive(Clone, Debug)]
 pub struct PaymentRef {
-    /// The order.
-    pub order: OrderId,
+    /// Its number.
+    pub number: PaymentNumber,
     /// [`Created::payment`].
     pub payment: Option<String>,
 }
@@ -200,8 +201,8 @@ pub enum Closing {
 /// A refund to be made. Asking again with the same number never moves money twice.
 #[derive(Clone, Debug)]
 pub struct RefundRequest {
-    /// The order.
-    pub order: OrderId,
+    /// Its number.
+    pub number: PaymentNumber,
     /// The payment's transaction number.
     pub transaction: String,
     /// The refund's own number, fixed for this refund.
@@ -228,6 +229,13 @@ impl RefundNumber {
         let text = text.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         ((1..=64).contains(&text.len()) && text.bytes().all(allowed)).then_some(Self(text))
+    }
+
+    /// The one refund of a payment, which is always of all of it. The transaction is in it because a provider takes a refund's
+    /// number once: if one payment number was ever paid twice, each payment can still go back.
+    pub fn of(payment: &PaymentNumber, transaction: &str) -> Self {
+        let told_apart: Vec<u8> = digest(&SHA256, transaction.as_bytes()).as_ref().iter().take(4).copied().collect();
+        Self(format!("{payment}R{}", crate::crypto::hex(&told_apart)))
     }
 
     /// The text.
@@ -272,8 +280,8 @@ pub enum ProviderError {
 /// What a verified notice is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// An order of this system (type 2).
-    FlashSale(OrderId),
+    /// A payment for an order of this system (type 2).
+    FlashSale(PaymentNumber),
     /// An order of the shop's own (type 1), by the shop's number.
     Ordinary(String),
 }
@@ -282,7 +290,7 @@ impl Subject {
     /// What goes into attach or metadata for an order of this system.
     pub(crate) const FLASH_SALE: &'static str = "2";
 
-    /// From the payment's number and its attach or metadata. A payment without a type is told by its number: orders of this
+    /// From the payment's number and its attach or metadata. A payment without a type is told by its number: those of this
     /// system have a form of their own.
     pub(crate) fn of(number: &str, order_type: Option<&str>) -> Option<Self> {
         let ordinary = || {
@@ -290,9 +298,9 @@ impl Subject {
             ((1..=64).contains(&number.len()) && number.bytes().all(allowed)).then(|| Self::Ordinary(number.to_owned()))
         };
         match order_type {
-            Some(Self::FLASH_SALE) => OrderId::parse(number).ok().map(Self::FlashSale),
+            Some(Self::FLASH_SALE) => PaymentNumber::parse(number).ok().map(Self::FlashSale),
             Some("1") => ordinary(),
-            Some("") | None => OrderId::parse(number).ok().map(Self::FlashSale).or_else(ordinary),
+            Some("") | None => PaymentNumber::parse(number).ok().map(Self::FlashSale).or_else(ordinary),
             Some(_) => None,
         }
     }
@@ -322,7 +330,7 @@ pub struct Notice {
     pub provider: Kind,
     /// The provider's number of this notice, where it has one.
     pub id: Option<String>,
-    /// The order.
+    /// What it is about.
     pub subject: Subject,
     /// The provider's own number of the payment (Stripe's session), where it has one.
     pub payment: Option<String>,
@@ -383,7 +391,7 @@ pub enum NoticeError {
 /// What a buyer's browser brought back. For display only: it never settles anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReturnPage {
-    /// The order.
+    /// What it is about.
     pub subject: Subject,
     /// The provider's number.
     pub transaction: String,
@@ -400,15 +408,25 @@ mod tests {
     #[test]
     fn the_type_routes_a_notice() {
         let ours = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
-        let order = OrderId::parse(ours).unwrap();
-        assert_eq!(Subject::of(ours, Some("2")), Some(Subject::FlashSale(order.clone())));
-        assert_eq!(Subject::of(ours, None), Some(Subject::FlashSale(order)));
+        let payment = PaymentNumber::parse(ours).unwrap();
+        assert_eq!(Subject::of(ours, Some("2")), Some(Subject::FlashSale(payment.clone())));
+        assert_eq!(Subject::of(ours, None), Some(Subject::FlashSale(payment)));
         assert_eq!(Subject::of(ours, Some("1")), Some(Subject::Ordinary(ours.to_owned())));
         assert_eq!(Subject::of("A-17", None), Some(Subject::Ordinary("A-17".to_owned())));
         assert_eq!(Subject::of("A-17", Some("2")), None);
         for (number, order_type) in [("", None), ("a b", Some("1")), ("é", Some("1")), (ours, Some("3"))] {
             assert_eq!(Subject::of(number, order_type), None, "{number} {order_type:?}");
         }
+    }
+
+    #[test]
+    fn a_refund_has_one_number() {
+        let payment = PaymentNumber::parse("01K9PZ0000ABCDEFGHJKMNPQRS000001").unwrap();
+        let number = RefundNumber::of(&payment, "4200000001");
+        assert_eq!(number, RefundNumber::of(&payment, "4200000001"));
+        assert_ne!(number, RefundNumber::of(&payment, "4200000002"), "each payment can go back");
+        assert_eq!(number.as_str(), "01K9PZ0000ABCDEFGHJKMNPQRS000001Rac5aca0a");
+        assert_eq!(RefundNumber::parse(number.as_str()), Some(number), "a provider takes it");
     }
 
     #[test]

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const ORDER: &str = "01K9RXJ8G00123456789ABCDEF00000A";
+    const ORDER: &str = "01K9RXJ8G00123456789ABCDEF0000A";
 
     fn bucket(free: u32, holders: Value) -> Value {
         json!({

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const ORDER: &str = "01K9RXJ8G00123456789ABCDEF00000A";
+    const ORDER: &str = "01K9RXJ8G00123456789ABCDEF0000A";
 
     #[test]
     fn a_deadlines_input_is_read() {
@@ -141,7 +141,7 @@ mod tests {
         for (input, why) in [
             (json!({}), "missing field"),
             (json!("x"), "invalid type"),
-            (json!({"version": 1, "orderId": "x"}), "orderId must be 32 characters"),
+            (json!({"version": 1, "orderId": "x"}), "orderId must be 31 characters"),
             (json!({"version": 9, "orderId": ORDER}), "version 9: this function knows version 1"),
         ] {
             let said = read(input).unwrap_err().to_string();

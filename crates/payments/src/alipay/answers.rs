@@ -88,8 +88,8 @@ impl Alipay {
             Answer::No(body) if body.sub_code == "ACQ.TRADE_NOT_EXIST" => return Ok(Standing::Missing),
             Answer::No(body) => return Err(refused(body)),
         };
-        if body.out_trade_no != payment.order.as_str() {
-            return Err(ProviderError::Untrusted("it is about another order"));
+        if body.out_trade_no != payment.number.to_string() {
+            return Err(ProviderError::Untrusted("it is about another payment"));
         }
         // A closed trade that was paid is one that was refunded in full.
         let was_paid = !body.send_pay_date.is_empty();
@@ -105,8 +105,8 @@ impl Alipay {
     /// Whether it is closed. A QR code that was never read has no trade to close: that is a clean close.
     pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Closing, ProviderError> {
         match self.read(CLOSE, answer)? {
-            Answer::Done(body) if body.out_trade_no == payment.order.as_str() => Ok(Closing::Closed),
-            Answer::Done(_) => Err(ProviderError::Untrusted("it is about another order")),
+            Answer::Done(body) if body.out_trade_no == payment.number.to_string() => Ok(Closing::Closed),
+            Answer::Done(_) => Err(ProviderError::Untrusted("it is about another payment")),
             Answer::No(body) => match body.sub_code.as_str() {
                 "ACQ.TRADE_NOT_EXIST" => Ok(Closing::NothingThere),
                 // Paid, refunded or closed already: the query tells which.

@@ -78,7 +78,7 @@ impl Alipay {
     pub fn create(&self, request: &PaymentRequest, now: Timestamp) -> Result<Start, ProviderError> {
         checks::takes_yuan("Alipay", request.amount, &request.currency, yuan::MAX_FEN)?;
         let mut content = json!({
-            "out_trade_no": request.order,
+            "out_trade_no": request.number,
             "total_amount": yuan::from_fen(request.amount),
             // Alipay forbids these characters in a subject.
             "subject": checks::title(&request.title, &['&', '=', '/'], MAX_TITLE),
@@ -106,12 +106,12 @@ impl Alipay {
 
     /// Where does it stand?
     pub fn query(&self, payment: &PaymentRef, now: Timestamp) -> HttpCall {
-        self.call(self.fields(QUERY, &json!({"out_trade_no": payment.order}), now, &[]))
+        self.call(self.fields(QUERY, &json!({"out_trade_no": payment.number}), now, &[]))
     }
 
     /// Let it not be paid any more.
     pub fn close(&self, payment: &PaymentRef, now: Timestamp) -> HttpCall {
-        self.call(self.fields(CLOSE, &json!({"out_trade_no": payment.order}), now, &[]))
+        self.call(self.fields(CLOSE, &json!({"out_trade_no": payment.number}), now, &[]))
     }
 
     /// Money back.

@@ -59,7 +59,7 @@ impl Side {
         let payment = Payment {
             id: String::new(),
             transaction: String::new(),
-            order: text(&content, "out_trade_no"),
+            number: text(&content, "out_trade_no"),
             order_type: text(&content, "passback_params"),
             title: text(&content, "subject"),
             amount: amount(&content, "total_amount")?,
@@ -81,13 +81,13 @@ impl Side {
             fields
         };
         let body = match reply {
-            Reply::Created(payment, link) => yes(json!({"out_trade_no": payment.order, "qr_code": link})),
+            Reply::Created(payment, link) => yes(json!({"out_trade_no": payment.number, "qr_code": link})),
             Reply::Standing(payment) => yes(standing(payment)),
-            Reply::Closed(payment) => yes(json!({"out_trade_no": payment.order, "trade_no": payment.transaction})),
+            Reply::Closed(payment) => yes(json!({"out_trade_no": payment.number, "trade_no": payment.transaction})),
             Reply::AlreadyPaid(_) => no("ACQ.REASON_TRADE_STATUS_INVALID"),
             Reply::Missing => no("ACQ.TRADE_NOT_EXIST"),
             Reply::Refunded(payment, refund, now) => yes(json!({
-                "out_trade_no": payment.order, "trade_no": payment.transaction, "out_request_no": refund.refund,
+                "out_trade_no": payment.number, "trade_no": payment.transaction, "out_request_no": refund.refund,
                 "fund_change": if now { "Y" } else { "N" }, "refund_fee": yuan::from_fen(refund.amount),
                 "refund_status": "REFUND_SUCCESS",
             })),
@@ -157,7 +157,7 @@ impl Side {
             ("seller_id", &self.seller_id),
             ("charset", "utf-8"),
             ("version", "1.0"),
-            ("out_trade_no", &payment.order),
+            ("out_trade_no", &payment.number),
             ("trade_no", &payment.transaction),
             ("total_amount", &amount),
         ];
@@ -173,7 +173,7 @@ impl Side {
 
 fn standing(payment: &Payment) -> Value {
     let mut body = json!({
-        "out_trade_no": payment.order, "trade_no": payment.transaction, "total_amount": yuan::from_fen(payment.amount),
+        "out_trade_no": payment.number, "trade_no": payment.transaction, "total_amount": yuan::from_fen(payment.amount),
         "trade_status": match payment.state {
             State::NotPaid => "WAIT_BUYER_PAY",
             State::Paid => "TRADE_SUCCESS",

@@ -27,8 +27,8 @@ pub struct Payment {
     pub id: String,
     /// The number of the movement of money, once paid.
     pub transaction: String,
-    /// The merchant's number: the order.
-    pub order: String,
+    /// The merchant's number.
+    pub number: String,
     /// Attach or metadata: the order's type.
     pub order_type: String,
     /// What the buyer reads.
@@ -87,9 +87,9 @@ pub enum Asked {
         /// Until when it can be paid.
         expires_at: Option<Timestamp>,
     },
-    /// Where does the payment stand? By order, at Stripe by session.
+    /// Where does the payment stand? By number, at Stripe by session.
     Query(String),
-    /// Let it not be paid any more. By order, at Stripe by session.
+    /// Let it not be paid any more. By number, at Stripe by session.
     Close(String),
     /// Money back.
     Refund(Refund),

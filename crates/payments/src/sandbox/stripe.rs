@@ -118,7 +118,7 @@ fn create(body: &[u8]) -> Result<Asked, HttpAnswer> {
     let payment = Payment {
         id: String::new(),
         transaction: String::new(),
-        order: get("client_reference_id"),
+        number: get("client_reference_id"),
         order_type: get("metadata[orderType]"),
         title: get("line_items[0][price_data][product_data][name]"),
         amount,
@@ -147,10 +147,10 @@ fn session(payment: &Payment) -> Value {
         State::Closed => ("expired", "unpaid"),
     };
     json!({
-        "id": payment.id, "object": "checkout.session", "client_reference_id": payment.order,
+        "id": payment.id, "object": "checkout.session", "client_reference_id": payment.number,
         "amount_total": payment.amount, "currency": payment.currency.to_ascii_lowercase(), "status": status,
         "payment_status": payment_status, "payment_intent": payment.paid_at.map(|_| &payment.transaction),
-        "metadata": {"order": payment.order, "orderType": payment.order_type},
+        "metadata": {"order": payment.number, "orderType": payment.order_type},
     })
 }
 
@@ -158,7 +158,7 @@ fn charge(payment: &Payment) -> Value {
     json!({
         "id": "ch_1", "object": "charge", "amount": payment.amount, "amount_refunded": payment.amount, "refunded": true,
         "currency": payment.currency.to_ascii_lowercase(), "payment_intent": payment.transaction,
-        "metadata": {"order": payment.order, "orderType": payment.order_type},
+        "metadata": {"order": payment.number, "orderType": payment.order_type},
     })
 }
 
@@ -167,7 +167,7 @@ fn refunded(payment: &Payment, refund: &Refund, now: Timestamp) -> Value {
         "id": format!("re_{}", refund.refund), "object": "refund", "amount": refund.amount, "status": "succeeded",
         "created": now.as_second(), "currency": payment.currency.to_ascii_lowercase(),
         "payment_intent": payment.transaction,
-        "metadata": {"order": payment.order, "orderType": payment.order_type, "refund": refund.refund},
+        "metadata": {"order": payment.number, "orderType": payment.order_type, "refund": refund.refund},
     })
 }
 

@@ -54,7 +54,7 @@ impl Side {
         let payment = Payment {
             id: String::new(),
             transaction: String::new(),
-            order: get("out_trade_no"),
+            number: get("out_trade_no"),
             order_type: get("attach"),
             title: get("body"),
             amount: number("total_fee")?,
@@ -87,7 +87,7 @@ impl Side {
                     (amount, refund.amount.to_string()),
                     (status, "SUCCESS".to_owned()),
                     ("transaction_id", payment.transaction.clone()),
-                    ("out_trade_no", payment.order.clone()),
+                    ("out_trade_no", payment.number.clone()),
                 ];
                 [vec![ok], fields.into_iter().filter(|(name, _)| !name.is_empty()).collect()].concat()
             }
@@ -135,7 +135,7 @@ impl Side {
 
 fn paid_fields(payment: &Payment) -> Vec<(&'static str, String)> {
     vec![
-        ("out_trade_no", payment.order.clone()),
+        ("out_trade_no", payment.number.clone()),
         ("attach", payment.order_type.clone()),
         ("total_fee", payment.amount.to_string()),
         ("fee_type", payment.currency.clone()),
@@ -151,7 +151,7 @@ fn standing(payment: &Payment) -> Vec<(&'static str, String)> {
         State::Closed => "CLOSED",
         State::Refunded => "REFUND",
     };
-    let mut fields = vec![("out_trade_no", payment.order.clone())];
+    let mut fields = vec![("out_trade_no", payment.number.clone())];
     if payment.paid_at.is_some() {
         fields = paid_fields(payment);
     }

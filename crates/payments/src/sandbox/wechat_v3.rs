@@ -45,9 +45,9 @@ impl Side {
         let body: Value = serde_json::from_slice(body).map_err(|_| refuse(400, "PARAM_ERROR"))?;
         match (call.method, path.split('/').collect::<Vec<_>>().as_slice()) {
             (Method::Post, ["pay", "transactions", "native"]) => self.create(&body),
-            (Method::Get, ["pay", "transactions", "out-trade-no", order]) => Ok(Asked::Query((*order).to_owned())),
-            (Method::Post, ["pay", "transactions", "out-trade-no", order, "close"]) => {
-                Ok(Asked::Close((*order).to_owned()))
+            (Method::Get, ["pay", "transactions", "out-trade-no", number]) => Ok(Asked::Query((*number).to_owned())),
+            (Method::Post, ["pay", "transactions", "out-trade-no", number, "close"]) => {
+                Ok(Asked::Close((*number).to_owned()))
             }
             (Method::Post, ["refund", "domestic", "refunds"]) => Ok(Asked::Refund(Refund {
                 transaction: text(&body, "transaction_id"),
@@ -68,7 +68,7 @@ impl Side {
         let payment = Payment {
             id: String::new(),
             transaction: String::new(),
-            order: text(body, "out_trade_no"),
+            number: text(body, "out_trade_no"),
             order_type: text(body, "attach"),
             title: text(body, "description"),
             amount: total.filter(|total| *total > 0).ok_or_else(|| refuse(400, "PARAM_ERROR"))?,
@@ -159,7 +159,7 @@ impl Side {
     fn transaction(&self, payment: &Payment) -> Value {
         let paid = payment.paid_at.map(china::rfc3339);
         json!({
-            "appid": self.app_id, "mchid": self.mch_id, "out_trade_no": payment.order,
+            "appid": self.app_id, "mchid": self.mch_id, "out_trade_no": payment.number,
             "transaction_id": paid.as_ref().map(|_| &payment.transaction), "trade_type": "NATIVE",
             "trade_state": match payment.state {
                 State::NotPaid => "NOTPAY",
@@ -177,8 +177,8 @@ impl Side {
 
     fn refund(&self, payment: &Payment, now: Timestamp) -> Value {
         json!({
-            "mchid": self.mch_id, "out_trade_no": payment.order, "transaction_id": payment.transaction,
-            "out_refund_no": payment.order, "refund_id": payment.transaction, "refund_status": "SUCCESS",
+            "mchid": self.mch_id, "out_trade_no": payment.number, "transaction_id": payment.transaction,
+            "out_refund_no": payment.number, "refund_id": payment.transaction, "refund_status": "SUCCESS",
             "success_time": china::rfc3339(now),
             "amount": {"total": payment.amount, "refund": payment.amount, "payer_total": payment.amount},
         })
@@ -187,7 +187,7 @@ impl Side {
 
 fn refunded(payment: &Payment, refund: &Refund) -> Value {
     json!({
-        "out_trade_no": payment.order, "transaction_id": payment.transaction, "out_refund_no": refund.refund,
+        "out_trade_no": payment.number, "transaction_id": payment.transaction, "out_refund_no": refund.refund,
         "refund_id": payment.transaction, "status": "SUCCESS",
         "amount": {"total": payment.amount, "refund": refund.amount},
     })

@@ -214,9 +214,9 @@ impl Stripe {
 }
 
 fn about(payment: &PaymentRef, session: &Session) -> Result<(), ProviderError> {
-    let same_order = session.client_reference_id.as_deref() == Some(payment.order.as_str());
-    if !same_order || payment.payment.as_deref() != Some(&session.id) {
-        return Err(ProviderError::Untrusted("it is about another order"));
+    let same_number = session.client_reference_id.as_deref() == Some(payment.number.to_string().as_str());
+    if !same_number || payment.payment.as_deref() != Some(&session.id) {
+        return Err(ProviderError::Untrusted("it is about another payment"));
     }
     Ok(())
 }

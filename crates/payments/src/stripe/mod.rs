@@ -95,26 +95,25 @@ impl Stripe {
             let too_long = "a payment window of more than 23 hours is longer than a session of Stripe's";
             return Err(ProviderError::Unsupported(too_long.to_owned()));
         }
-        let (order, currency) = (request.order.as_str(), request.currency.as_str().to_ascii_lowercase());
+        let (number, currency) = (request.number.to_string(), request.currency.as_str().to_ascii_lowercase());
         let back = if request.return_url.contains('?') { '&' } else { '?' };
         let body = form::write([
             ("mode", "payment"),
-            ("client_reference_id", order),
+            ("client_reference_id", number.as_str()),
             ("line_items[0][quantity]", "1"),
             ("line_items[0][price_data][currency]", &currency),
             ("line_items[0][price_data][unit_amount]", &request.amount.to_string()),
             ("line_items[0][price_data][product_data][name]", &checks::title(&request.title, &[], MAX_TITLE)),
-            ("metadata[order]", order),
+            ("metadata[order]", &number),
             ("metadata[orderType]", Subject::FLASH_SALE),
-            // The charge gets these, so that a refund made by hand at Stripe still names its order.
-            ("payment_intent_data[metadata][order]", order),
+            // The charge gets these, so that a refund made by hand at Stripe still names its payment.
+            ("payment_intent_data[metadata][order]", &number),
             ("payment_intent_data[metadata][orderType]", Subject::FLASH_SALE),
             ("success_url", &format!("{}{back}session_id={{CHECKOUT_SESSION_ID}}", request.return_url)),
             ("cancel_url", &request.return_url),
             ("expires_at", &ends.as_second().to_string()),
         ]);
-        // Another amount (points added) is another session.
-        let key = format!("create-{order}-{}-{currency}", request.amount);
+        let key = format!("create-{number}");
         Ok(Start::Call(self.call(Method::Post, "/v1/checkout/sessions", body, Some(&key))))
     }
 
@@ -138,7 +137,7 @@ impl Stripe {
             ("payment_intent", refund.transaction.as_str()),
             ("amount", &refund.amount.to_string()),
             ("reason", "requested_by_customer"),
-            ("metadata[order]", refund.order.as_str()),
+            ("metadata[order]", &refund.number.to_string()),
             ("metadata[orderType]", Subject::FLASH_SALE),
             ("metadata[refund]", refund.refund.as_str()),
         ]);

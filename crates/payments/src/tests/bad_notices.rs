@@ -104,7 +104,7 @@ fn v3_signed(content: &serde_json::Value, event_type: &str, algorithm: &str) -> 
 fn wechat_v3_contents() {
     let content = |name: &str, value: serde_json::Value| {
         let mut content = serde_json::json!({
-            "appid": "wx0123456789abcdef", "mchid": "1900000001", "out_trade_no": ORDER, "transaction_id": "42",
+            "appid": "wx0123456789abcdef", "mchid": "1900000001", "out_trade_no": NUMBER, "transaction_id": "42",
             "trade_state": "SUCCESS", "attach": "2", "amount": {"total": 6999, "currency": "CNY"},
         });
         content[name] = value;
@@ -129,7 +129,7 @@ fn wechat_v3_contents() {
     assert_eq!(see("trade_state", "NOTPAY".into()).unwrap().outcome, Outcome::Other("NOTPAY".to_owned()));
     assert_eq!(see("trade_state", "PAYERROR".into()).unwrap().outcome, Outcome::Failed);
     let ordinary = see("attach", "1".into()).unwrap();
-    assert_eq!(ordinary.subject, Subject::Ordinary(ORDER.to_owned()));
+    assert_eq!(ordinary.subject, Subject::Ordinary(NUMBER.to_owned()));
 
     let good = content("attach", "2".into());
     let (headers, body) = v3_signed(&good, "TRANSACTION.SUCCESS", "AEAD_SM4_GCM");
@@ -159,7 +159,7 @@ fn alipay_fields() {
     };
     for (name, value) in [
         ("total_amount", "0.01"),
-        ("out_trade_no", OTHER_ORDER),
+        ("out_trade_no", OTHER_NUMBER),
         ("app_id", "2"),
         ("trade_status", "TRADE_FINISHED"),
         ("sign", "AAAA"),
@@ -203,7 +203,7 @@ fn wechat_v2_fields() {
         verdict(Kind::WechatV2, &Headers::default(), xml::write(&fields).as_bytes())
     };
     assert!(see("is_subscribe", "N", true).is_ok());
-    for (name, value) in [("total_fee", "1"), ("out_trade_no", OTHER_ORDER), ("sign", ""), ("new", "field")] {
+    for (name, value) in [("total_fee", "1"), ("out_trade_no", OTHER_NUMBER), ("sign", ""), ("new", "field")] {
         assert_eq!(see(name, value, false), Err(NoticeError::BadSignature), "{name}");
     }
     for (name, value, error) in [
@@ -262,7 +262,7 @@ fn stripe_headers_and_events() {
     assert_eq!(invoice, Err(NoticeError::NotOurs("invoice.paid".to_owned())));
     let others = signed(&text.replace("\"metadata\":{", "\"metadata\":{},\"x\":{"));
     assert_eq!(others, Err(NoticeError::NotOurs("checkout.session.completed".to_owned())));
-    let mixed = signed(&text.replacen(ORDER, OTHER_ORDER, 1));
+    let mixed = signed(&text.replacen(NUMBER, OTHER_NUMBER, 1));
     assert_eq!(mixed, Err(NoticeError::Malformed("client_reference_id")));
     let connected = signed(&text.replacen('{', "{\"account\":\"acct_1\",", 1));
     assert_eq!(connected, Err(NoticeError::NotUs("account")));

@@ -25,7 +25,7 @@ fn a_payment_is_started_with_what_the_order_says() {
         let payment = paid_payment(kind);
         let (asked, answer) = ask(kind, &call, Reply::Created(&payment, "https://pay.example/x"));
         let Asked::Create { payment: seen, expires_at, .. } = asked else { panic!("{kind}: {asked:?}") };
-        assert_eq!((seen.order.as_str(), seen.order_type.as_str(), seen.amount), (ORDER, "2", 6999), "{kind}");
+        assert_eq!((seen.number.as_str(), seen.order_type.as_str(), seen.amount), (NUMBER, "2", 6999), "{kind}");
         assert_eq!(seen.currency, currency(kind).as_str(), "{kind}");
         assert!(seen.title.starts_with("手机 A"), "{kind}: {}", seen.title);
         let session = if kind == Kind::Stripe { SignedDuration::from_mins(31) } else { SignedDuration::ZERO };
@@ -56,7 +56,7 @@ fn alipays_link_is_read_by_alipay_as_a_page() {
     assert_eq!((way, payment.amount, payment.return_url.as_str()), (Way::Page, 6999, request.return_url.as_str()));
     let back = sandbox().return_url(Kind::Alipay, &paid_payment(Kind::Alipay), now());
     let page = provider(Kind::Alipay).read_return(back.split_once('?').unwrap().1).unwrap();
-    assert_eq!((page.amount, page.subject), (6999, Subject::FlashSale(request.order)));
+    assert_eq!((page.amount, page.subject), (6999, Subject::FlashSale(request.number)));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_query_tells_where_the_payment_stands() {
         assert_eq!(standing(Reply::Standing(&unpaid(State::Closed))), Ok(Standing::Closed), "{kind}");
         assert_eq!(standing(Reply::Missing), Ok(Standing::Missing), "{kind}");
         assert!(matches!(standing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
-        let other = Payment { order: OTHER_ORDER.to_owned(), ..paid.clone() };
+        let other = Payment { number: OTHER_NUMBER.to_owned(), ..paid.clone() };
         assert!(matches!(standing(Reply::Standing(&other)), Err(ProviderError::Untrusted(_))), "{kind}");
     }
 }
@@ -144,7 +144,7 @@ fn notices_of_every_kind_are_understood() {
         let call = sandbox().notice(kind, &payment, happened, now(), &nonce())?;
         assert_eq!(call.url, payment.notify_url);
         let notice = provider(kind).notice(&call.headers, &call.body, now()).unwrap();
-        assert_eq!(notice.subject, Subject::FlashSale(OrderId::parse(ORDER).unwrap()));
+        assert_eq!(notice.subject, Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap()));
         assert_eq!(notice.matches(6999, &currency(kind)), Ok(()), "{kind} {happened:?}");
         assert!(notice.matches(1, &currency(kind)).is_err());
         assert_eq!(notice.paid(), (happened == Happened::Paid).then(|| money(kind)), "{kind} {happened:?}");
@@ -212,7 +212,7 @@ fn what_a_provider_does_not_take_is_never_sent() {
     assert!(String::from_utf8_lossy(&call.body).contains("%5Bunit_amount%5D=500&"), "yen are minor units already");
     let long = PaymentRequest { expires_at: now() + SignedDuration::from_hours(24), ..request(Kind::Stripe) };
     assert!(provider(Kind::Stripe).create(&long, now(), &nonce()).is_err());
-    let lost = PaymentRef { order: OrderId::parse(ORDER).unwrap(), payment: None };
+    let lost = PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: None };
     assert!(provider(Kind::Stripe).query(&lost, now(), &nonce()).is_err());
 }
 

@@ -6,15 +6,15 @@ mod life;
 mod mutations;
 mod vectors;
 
-use domain::ids::OrderId;
+use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::sandbox::{Keys, Payment, Sandbox, State};
 use crate::{Kind, Nonce, PaymentRef, PaymentRequest, Provider, RefundNumber, RefundRequest, Way};
 
-const ORDER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
-const OTHER_ORDER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000002";
+const NUMBER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
+const OTHER_NUMBER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000002";
 
 /// 2026-11-11 08:05:00 in China.
 fn now() -> Timestamp {
@@ -44,7 +44,7 @@ fn currency(kind: Kind) -> Currency {
 
 fn request(kind: Kind) -> PaymentRequest {
     PaymentRequest {
-        order: OrderId::parse(ORDER).unwrap(),
+        number: PaymentNumber::parse(NUMBER).unwrap(),
         title: "手机 A&B".to_owned(),
         amount: 6999,
         currency: currency(kind),
@@ -57,12 +57,12 @@ fn request(kind: Kind) -> PaymentRequest {
 }
 
 fn reference(payment: &Payment) -> PaymentRef {
-    PaymentRef { order: OrderId::parse(ORDER).unwrap(), payment: Some(payment.id.clone()) }
+    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some(payment.id.clone()) }
 }
 
 fn refund(kind: Kind) -> RefundRequest {
     RefundRequest {
-        order: OrderId::parse(ORDER).unwrap(),
+        number: PaymentNumber::parse(NUMBER).unwrap(),
         transaction: paid_payment(kind).transaction,
         refund: RefundNumber::parse("R-1").unwrap(),
         amount: 6999,
@@ -77,7 +77,7 @@ fn paid_payment(kind: Kind) -> Payment {
     Payment {
         id: "cs_test_a1b2".to_owned(),
         transaction: if kind == Kind::Stripe { "pi_3" } else { "4200000001202611110000000001" }.to_owned(),
-        order: ORDER.to_owned(),
+        number: NUMBER.to_owned(),
         order_type: "2".to_owned(),
         title: "手机 A B".to_owned(),
         amount: 6999,

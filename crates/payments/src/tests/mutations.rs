@@ -68,7 +68,7 @@ const WISHES: [&str; 14] = [
     "69.98",
     "99999999",
     "-6999",
-    OTHER_ORDER,
+    OTHER_NUMBER,
     "1900000002",
     "wx2",
     "SUCCESS",
@@ -188,7 +188,7 @@ fn no_altered_notice_is_taken_for_a_payment() {
         let notice =
             |payment: &Payment, nonce: &Nonce| sandbox.notice(kind, payment, Happened::Paid, now(), nonce).unwrap();
         let genuine = notice(&paid_payment(kind), &nonce());
-        let cheap = Payment { order: OTHER_ORDER.to_owned(), amount: 1, ..paid_payment(kind) };
+        let cheap = Payment { number: OTHER_NUMBER.to_owned(), amount: 1, ..paid_payment(kind) };
         let other = notice(&cheap, &Nonce::new([7; 16]));
         let accepted: Notice = provider.notice(&genuine.headers, &genuine.body, now()).unwrap();
         let other_accepted = provider.notice(&other.headers, &other.body, now()).unwrap();

@@ -100,8 +100,8 @@ fn wechat_v2_request() {
         format!(
             "<xml><appid>wx0123456789abcdef</appid><attach>2</attach><body>手机 A&amp;B</body><fee_type>CNY</fee_type>\
              <mch_id>1900000001</mch_id><nonce_str>00112233445566778899aabbccddeeff</nonce_str>\
-             <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url><out_trade_no>{ORDER}</out_trade_no>\
-             <product_id>{ORDER}</product_id><sign>{}</sign><sign_type>HMAC-SHA256</sign_type>\
+             <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url><out_trade_no>{NUMBER}</out_trade_no>\
+             <product_id>{NUMBER}</product_id><sign>{}</sign><sign_type>HMAC-SHA256</sign_type>\
              <spbill_create_ip>203.0.113.7</spbill_create_ip><time_expire>20261111082000</time_expire>\
              <total_fee>6999</total_fee><trade_type>NATIVE</trade_type></xml>",
             vector("v2_create_sign")
@@ -119,20 +119,20 @@ fn stripe_request() {
             ("Authorization", "Bearer sk_test_0123456789abcdef"),
             ("Stripe-Version", "2024-06-20"),
             ("Content-Type", "application/x-www-form-urlencoded"),
-            ("Idempotency-Key", "create-01K9PZ0000ABCDEFGHJKMNPQRS000001-6999-usd"),
+            ("Idempotency-Key", "create-01K9PZ0000ABCDEFGHJKMNPQRS000001"),
         ]
     );
     let fields: Vec<_> = form_urlencoded::parse(&call.body).into_owned().collect();
     let expected = [
         ("mode", "payment"),
-        ("client_reference_id", ORDER),
+        ("client_reference_id", NUMBER),
         ("line_items[0][quantity]", "1"),
         ("line_items[0][price_data][currency]", "usd"),
         ("line_items[0][price_data][unit_amount]", "6999"),
         ("line_items[0][price_data][product_data][name]", "手机 A&B"),
-        ("metadata[order]", ORDER),
+        ("metadata[order]", NUMBER),
         ("metadata[orderType]", "2"),
-        ("payment_intent_data[metadata][order]", ORDER),
+        ("payment_intent_data[metadata][order]", NUMBER),
         ("payment_intent_data[metadata][orderType]", "2"),
         ("success_url", "https://shop.example/payments/stripe/return?session_id={CHECKOUT_SESSION_ID}"),
         ("cancel_url", "https://shop.example/payments/stripe/return"),
@@ -142,7 +142,7 @@ fn stripe_request() {
     assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let later =
         production(Kind::Stripe).create(&request(Kind::Stripe), now() + SignedDuration::from_mins(14), &nonce());
-    assert_eq!(later.unwrap(), Start::Call(call), "the same order makes the same request, or the key is refused");
+    assert_eq!(later.unwrap(), Start::Call(call), "the same number makes the same request, or the key is refused");
 }
 
 /// The notice that every provider's vector tells.
@@ -150,7 +150,7 @@ fn expected(kind: Kind, id: Option<&str>, payment: Option<&str>, transaction: &s
     Notice {
         provider: kind,
         id: id.map(str::to_owned),
-        subject: Subject::FlashSale(OrderId::parse(ORDER).unwrap()),
+        subject: Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap()),
         payment: payment.map(str::to_owned),
         transaction: Some(transaction.to_owned()),
         amount: 6999,
@@ -196,7 +196,7 @@ fn notices_are_accepted() {
 fn the_return_page_is_verified_and_is_not_a_notice() {
     let alipay = provider(Kind::Alipay);
     let page = alipay.read_return(&vector("alipay_return")).unwrap();
-    assert_eq!(page.subject, Subject::FlashSale(OrderId::parse(ORDER).unwrap()));
+    assert_eq!(page.subject, Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap()));
     assert_eq!((page.amount, page.transaction.as_str()), (6999, "2026111122001400000000000001"));
     let altered = vector("alipay_return").replace("69.99", "0.01");
     assert_eq!(alipay.read_return(&altered), Err(NoticeError::BadSignature));

@@ -68,8 +68,8 @@ impl WechatV2 {
             Answer::No(fields) if get(&fields, "err_code") == "ORDERNOTEXIST" => return Ok(Standing::Missing),
             other => other.done()?,
         };
-        if get(&fields, "out_trade_no") != payment.order.as_str() {
-            return Err(ProviderError::Untrusted("it is about another order"));
+        if get(&fields, "out_trade_no") != payment.number.to_string() {
+            return Err(ProviderError::Untrusted("it is about another payment"));
         }
         let paid = || paid(&fields).ok_or(ProviderError::Untrusted("its amount or number cannot be read"));
         Ok(match get(&fields, "trade_state") {

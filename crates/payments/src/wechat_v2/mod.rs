@@ -129,26 +129,26 @@ impl WechatV2 {
         let fields = [
             ("body", checks::title(&request.title, &[], MAX_TITLE)),
             ("attach", Subject::FLASH_SALE.to_owned()),
-            ("out_trade_no", request.order.to_string()),
+            ("out_trade_no", request.number.to_string()),
             ("total_fee", request.amount.to_string()),
             ("fee_type", request.currency.to_string()),
             ("spbill_create_ip", request.client_ip.clone()),
             ("time_expire", china::digits(request.expires_at)),
             ("notify_url", request.notify_url.clone()),
             ("trade_type", "NATIVE".to_owned()),
-            ("product_id", request.order.to_string()),
+            ("product_id", request.number.to_string()),
         ];
         Ok(Start::Call(self.call("/pay/unifiedorder", fields, nonce)))
     }
 
     /// Where does it stand?
     pub fn query(&self, payment: &PaymentRef, nonce: &Nonce) -> HttpCall {
-        self.call("/pay/orderquery", [("out_trade_no", payment.order.to_string())], nonce)
+        self.call("/pay/orderquery", [("out_trade_no", payment.number.to_string())], nonce)
     }
 
     /// Let it not be paid any more. WeChat Pay refuses this within five minutes of the payment's creation.
     pub fn close(&self, payment: &PaymentRef, nonce: &Nonce) -> HttpCall {
-        self.call("/pay/closeorder", [("out_trade_no", payment.order.to_string())], nonce)
+        self.call("/pay/closeorder", [("out_trade_no", payment.number.to_string())], nonce)
     }
 
     /// Money back. The connection must present [`Self::client_identity`].

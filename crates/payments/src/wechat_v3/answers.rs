@@ -103,8 +103,8 @@ impl WechatV3 {
             Answer::No(no) if is_missing(&no.code) => return Ok(Standing::Missing),
             Answer::No(complaint) => return Err(refused(complaint)),
         };
-        if transaction.out_trade_no != payment.order.as_str() || transaction.mchid != self.mch_id {
-            return Err(ProviderError::Untrusted("it is about another order"));
+        if transaction.out_trade_no != payment.number.to_string() || transaction.mchid != self.mch_id {
+            return Err(ProviderError::Untrusted("it is about another payment"));
         }
         let paid = || transaction.paid().ok_or(ProviderError::Untrusted("its amount or number cannot be read"));
         Ok(match transaction.trade_state.as_str() {

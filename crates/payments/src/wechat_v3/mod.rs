@@ -102,7 +102,7 @@ impl WechatV3 {
             "appid": self.app_id,
             "mchid": self.mch_id,
             "description": checks::title(&request.title, &[], MAX_TITLE),
-            "out_trade_no": request.order,
+            "out_trade_no": request.number,
             "time_expire": china::rfc3339(request.expires_at),
             "attach": Subject::FLASH_SALE,
             "notify_url": request.notify_url,
@@ -113,13 +113,13 @@ impl WechatV3 {
 
     /// Where does it stand?
     pub fn query(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> HttpCall {
-        let path = format!("/v3/pay/transactions/out-trade-no/{}?mchid={}", payment.order, self.mch_id);
+        let path = format!("/v3/pay/transactions/out-trade-no/{}?mchid={}", payment.number, self.mch_id);
         self.call(&path, None, now, nonce)
     }
 
     /// Let it not be paid any more.
     pub fn close(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> HttpCall {
-        let path = format!("/v3/pay/transactions/out-trade-no/{}/close", payment.order);
+        let path = format!("/v3/pay/transactions/out-trade-no/{}/close", payment.number);
         self.call(&path, Some(&json!({"mchid": self.mch_id})), now, nonce)
     }
 
