@@ -1,0 +1,65 @@
+//! One call to a provider: the values of the payments crate over a connection.
+
+use std::error::Error;
+
+use aws_smithy_runtime_api::client::http::{HttpConnector, SharedHttpConnector};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_types::body::SdkBody;
+use http_body_util::{BodyExt, Limited};
+use payments::{HttpAnswer, HttpCall, Method, ProviderError};
+
+use crate::connection::MAX_ANSWER_BYTES;
+
+/// Sends a call as it is. A status of 500 and above says nothing about what happened, whatever the body says.
+pub(crate) async fn send(transport: &SharedHttpConnector, call: HttpCall) -> Result<HttpAnswer, ProviderError> {
+    let request = request(call)?;
+    let answer = transport.call(request).await.map_err(|error| unavailable(&error))?;
+    let answer = read(answer).await?;
+    if answer.status >= 500 {
+        return Err(ProviderError::Unavailable(format!("status {}", answer.status)));
+    }
+    Ok(answer)
+}
+
+fn request(call: HttpCall) -> Result<HttpRequest, ProviderError> {
+    // Only settings that are not an address, or a key that is no header, could make it so; then nothing is sent.
+    let unsendable = || ProviderError::Unsupported("the call is not one that HTTP can carry".to_owned());
+    let mut request = http::Request::builder().method(call.method.as_str()).uri(&call.url);
+    for (name, value) in call.headers.iter() {
+        request = request.header(name, value);
+    }
+    // A POST says how long it is even if it is empty: without that, some servers refuse it (411).
+    if call.method == Method::Post {
+        request = request.header(http::header::CONTENT_LENGTH, call.body.len());
+    }
+    let request = request.body(SdkBody::from(call.body)).map_err(|_| unsendable())?;
+    HttpRequest::try_from(request).map_err(|_| unsendable())
+}
+
+async fn read(answer: HttpResponse) -> Result<HttpAnswer, ProviderError> {
+    let status = answer.status().as_u16();
+    let headers = answer.headers().iter().collect();
+    let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+    let body = body.map_err(|error| unavailable(error.as_ref()))?.to_bytes().to_vec();
+    Ok(HttpAnswer { status, headers, body })
+}
+
+fn unavailable(error: &(dyn Error + 'static)) -> ProviderError {
+    ProviderError::Unavailable(reasons(error))
+}
+
+/// The most reasons behind an error that are told.
+const MAX_REASONS: usize = 8;
+
+/// An error with the reasons behind it: "io error: client error (Connect): … refused". These never have the URL, a header or a body
+/// in them, unlike what the errors print for debugging.
+pub(crate) fn reasons(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    for _ in 1..MAX_REASONS {
+        let Some(reason) = next else { break };
+        text = format!("{text}: {reason}");
+        next = reason.source();
+    }
+    text
+}

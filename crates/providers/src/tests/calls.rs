@@ -1,0 +1,216 @@
+//! Calls to every provider, with the payments crate's sandbox on the other side.
+
+use domain::ids::PaymentNumber;
+use domain::money::Currency;
+use payments::sandbox::{Asked, Keys, Payment, Reply, Sandbox, State};
+use payments::{
+    Closing, HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber,
+    RefundRequest, Refunding, Standing, Way,
+};
+
+use super::*;
+use crate::Trouble;
+
+const NUMBER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
+const BASE: &str = "http://127.0.0.1:3000/_sandbox";
+
+fn currency(kind: Kind) -> Currency {
+    Currency::parse(if kind == Kind::Stripe { "USD" } else { "CNY" }).unwrap()
+}
+
+fn request(kind: Kind) -> PaymentRequest {
+    PaymentRequest {
+        number: PaymentNumber::parse(NUMBER).unwrap(),
+        title: "Phone".to_owned(),
+        amount: 6999,
+        currency: currency(kind),
+        expires_at: at(900),
+        notify_url: format!("https://shop.example/payments/{kind}/notify"),
+        return_url: format!("https://shop.example/payments/{kind}/return"),
+        client_ip: "203.0.113.7".to_owned(),
+        way: (kind == Kind::Alipay).then_some(Way::Qr),
+    }
+}
+
+fn payment(kind: Kind) -> Payment {
+    Payment {
+        id: "cs_test_1".to_owned(),
+        transaction: if kind == Kind::Stripe { "pi_3" } else { "4200000001" }.to_owned(),
+        number: NUMBER.to_owned(),
+        order_type: "2".to_owned(),
+        title: "Phone".to_owned(),
+        amount: 6999,
+        currency: currency(kind).to_string(),
+        notify_url: String::new(),
+        return_url: String::new(),
+        state: State::Paid,
+        paid_at: Some(at(0)),
+    }
+}
+
+fn reference() -> PaymentRef {
+    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some("cs_test_1".to_owned()) }
+}
+
+fn refund(kind: Kind) -> RefundRequest {
+    let number = PaymentNumber::parse(NUMBER).unwrap();
+    let transaction = payment(kind).transaction;
+    RefundRequest {
+        refund: RefundNumber::of(&number, &transaction),
+        number,
+        transaction,
+        amount: 6999,
+        total: 6999,
+        currency: currency(kind),
+        reason: "sold out".to_owned(),
+        notify_url: None,
+    }
+}
+
+/// What is sent, as the payments crate sees it.
+fn seen(request: &http::Request<Vec<u8>>) -> HttpCall {
+    HttpCall {
+        method: if request.method() == http::Method::GET { Method::Get } else { Method::Post },
+        url: request.uri().to_string(),
+        headers: request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect(),
+        body: request.body().clone(),
+        client_certificate: false,
+    }
+}
+
+fn carried(answer: HttpAnswer) -> Exchange {
+    let mut response = http::Response::builder().status(answer.status);
+    for (name, value) in answer.headers.iter() {
+        response = response.header(name, value);
+    }
+    Ok(response.body(answer.body).unwrap())
+}
+
+/// A provider that was paid, closes what it is asked to close, and gives money back.
+fn sandbox(keys: &Keys) -> SharedHttpConnector {
+    let sandbox = Sandbox::new(keys).unwrap();
+    let made = Mutex::new(None);
+    Scripted::shared(move |request| {
+        let kind = request.uri().path().split('/').nth(2).and_then(Kind::parse).unwrap();
+        let payment = payment(kind);
+        let asked = sandbox.read(kind, &seen(&request), at(0)).unwrap_or_else(|answer| panic!("{kind}: {answer:?}"));
+        let mut made = made.lock().unwrap();
+        if let Asked::Refund(refund) = &asked {
+            *made = Some(refund.clone());
+        }
+        let reply = match &asked {
+            Asked::Create { .. } => Reply::Created(&payment, "https://pay.example/x"),
+            Asked::Query(_) => Reply::Standing(&payment),
+            Asked::Close(_) => Reply::Missing,
+            Asked::Refund(_) | Asked::QueryRefund(_) => Reply::Refunded(&payment, made.as_ref().unwrap(), true),
+        };
+        carried(sandbox.answer(kind, &asked, reply, at(0), &payments::Nonce::new([1; 16])))
+    })
+}
+
+#[tokio::test]
+async fn every_provider_is_reached() {
+    let keys = Keys::generate().unwrap();
+    let secrets = Secrets::holding(secret(Kind::ALL.map(|kind| (kind, keys.settings(kind, BASE)))));
+    let providers = secrets.providers(sandbox(&keys));
+    assert_eq!(providers.configured(at(0)).await.unwrap(), Kind::ALL);
+    for kind in Kind::ALL {
+        let created = providers.create(kind, &request(kind), at(0)).await.unwrap();
+        let link = Some("https://pay.example/x".to_owned());
+        let is_page = kind == Kind::Stripe;
+        assert_eq!((created.pay_url.is_some(), created.pay_url.or(created.qr_code)), (is_page, link), "{kind}");
+        let paid = Paid {
+            transaction: payment(kind).transaction,
+            amount: 6999,
+            currency: currency(kind),
+            paid_at: Some(at(0)),
+        };
+        assert_eq!(providers.query(kind, &reference(), at(0)).await, Ok(Standing::Paid(paid)), "{kind}");
+        assert_eq!(providers.close(kind, &reference(), at(0)).await, Ok(Closing::NothingThere), "{kind}");
+        let refunding = if kind == Kind::WechatV2 { Refunding::Processing } else { Refunding::Refunded };
+        assert_eq!(providers.refund(kind, &refund(kind), at(0)).await, Ok(refunding), "{kind}");
+        assert_eq!(providers.query_refund(kind, &refund(kind), at(0)).await, Ok(Refunding::Refunded), "{kind}");
+    }
+    assert_eq!(secrets.asked(), 1);
+}
+
+#[tokio::test]
+async fn alipays_page_needs_no_call() {
+    let keys = Keys::generate().unwrap();
+    let settings = secret([(Kind::Alipay, keys.settings(Kind::Alipay, BASE))]);
+    let providers = Secrets::holding(settings).providers(nowhere());
+    let page = PaymentRequest { way: Some(Way::Page), ..request(Kind::Alipay) };
+    let created = providers.create(Kind::Alipay, &page, at(0)).await.unwrap();
+    assert!(created.pay_url.unwrap().starts_with(&format!("{BASE}/alipay/gateway.do?")));
+}
+
+#[tokio::test]
+async fn each_call_has_a_nonce_of_its_own() {
+    let settings = serde_json::json!({
+        "appId": "a", "mchId": "1", "key": "0123456789abcdef0123456789abcdef", "signType": "MD5", "baseUrl": BASE,
+    });
+    let bodies: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = bodies.clone();
+    let transport = Scripted::shared(move |request| {
+        kept.lock().unwrap().push(String::from_utf8_lossy(request.body()).into_owned());
+        Err(ConnectorError::io("gone".into()))
+    });
+    let drawn = Mutex::new(0);
+    let random: Random = Arc::new(move || {
+        let mut drawn = drawn.lock().unwrap();
+        *drawn += 1;
+        [*drawn; 16]
+    });
+    let secrets = Secrets::holding(secret([(Kind::WechatV2, settings.to_string())]));
+    let providers = Providers::new(&secrets.config(), Some("the-secret".to_owned()), transport, random);
+    for _ in 0..2 {
+        let lost = providers.query(Kind::WechatV2, &reference(), at(0)).await;
+        assert_eq!(lost, Err(ProviderError::Unavailable("io error: gone".to_owned()).into()));
+    }
+    let bodies = bodies.lock().unwrap();
+    for (body, nonce) in bodies.iter().zip(["01".repeat(16), "02".repeat(16)]) {
+        assert!(body.contains(&format!("<nonce_str>{nonce}</nonce_str>")), "{body}");
+    }
+    assert_eq!(bodies.len(), 2, "and nothing is tried twice");
+}
+
+/// What a provider that answers so is said to have done, for each of the five calls.
+async fn verdicts(answer: impl Fn() -> Exchange + Send + Sync + 'static) -> Vec<Trouble> {
+    let kind = Kind::Stripe;
+    let providers = Secrets::holding(secret([stripe("sk_test_1")])).providers(Scripted::shared(move |_| answer()));
+    let results = [
+        providers.create(kind, &request(kind), at(0)).await.err(),
+        providers.query(kind, &reference(), at(0)).await.err(),
+        providers.close(kind, &reference(), at(0)).await.err(),
+        providers.refund(kind, &refund(kind), at(0)).await.err(),
+        providers.query_refund(kind, &refund(kind), at(0)).await.err(),
+    ];
+    results.into_iter().map(Option::unwrap).collect()
+}
+
+#[tokio::test]
+async fn what_keeps_an_answer_away_is_never_a_no() {
+    let plain = |status: u16, body: &str| {
+        let body = body.as_bytes().to_vec();
+        move || Ok(http::Response::builder().status(status).body(body.clone()).unwrap())
+    };
+    let no = r#"{"error": {"type": "card_error", "message": "no"}}"#;
+    for (what, verdicts) in [
+        ("500", verdicts(plain(500, no)).await),
+        ("503", verdicts(plain(503, "<html>")).await),
+        ("long", verdicts(plain(200, &"x".repeat(256 * 1024 + 1))).await),
+        ("a long no", verdicts(plain(402, &"x".repeat(256 * 1024 + 1))).await),
+        ("slow", verdicts(|| Err(ConnectorError::timeout("slow".into()))).await),
+        ("unreachable", verdicts(|| Err(ConnectorError::io("refused".into()))).await),
+        ("strange", verdicts(|| Err(ConnectorError::other("TLS".into(), None))).await),
+        ("redirect", verdicts(plain(302, "")).await),
+    ] {
+        for verdict in verdicts {
+            let unavailable = matches!(verdict, Trouble::Provider(ProviderError::Unavailable(_)));
+            assert!(unavailable && verdict.may_pass(), "{what}: {verdict:?}");
+        }
+    }
+    for verdict in verdicts(plain(402, no)).await {
+        assert!(matches!(verdict, Trouble::Provider(ProviderError::Refused { .. })), "{verdict:?}");
+    }
+}
