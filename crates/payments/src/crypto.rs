@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+use aws_lc_rs::cipher::{
+    AES_256, DecryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey, UnboundCipherKey,
+};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair};
 use aws_lc_rs::{aead, constant_time, hmac};
@@ -152,6 +155,22 @@ impl VerifyingKey {
 
 fn without_spaces(text: &str) -> String {
     text.split_ascii_whitespace().collect()
+}
+
+/// Opens what WeChat Pay v2 sealed: AES-256 in electronic codebook mode with PKCS #7 padding, in base64.
+pub(crate) fn ecb_open(key: &str, sealed: &str) -> Option<Vec<u8>> {
+    let key = UnboundCipherKey::new(&AES_256, key.as_bytes()).ok()?;
+    let mut content = from_base64(sealed)?;
+    let plain = PaddedBlockDecryptingKey::ecb_pkcs7(key).ok()?.decrypt(&mut content, DecryptionContext::None).ok()?;
+    Some(plain.to_vec())
+}
+
+/// Seals as the provider does.
+pub(crate) fn ecb_seal(key: &str, plain: &[u8]) -> Option<String> {
+    let key = UnboundCipherKey::new(&AES_256, key.as_bytes()).ok()?;
+    let mut content = plain.to_vec();
+    PaddedBlockEncryptingKey::ecb_pkcs7(key).ok()?.encrypt(&mut content).ok()?;
+    Some(to_base64(&content))
 }
 
 /// WeChat Pay v3's key for the contents of notices.

@@ -6,7 +6,8 @@
 //!
 //! What it promises:
 //! - no input makes it panic, and no input is read without a limit on its size;
-//! - nothing is said to be paid, closed, missing or refunded but by an answer or a notice that was verified;
+//! - nothing is said to be paid, closed, missing or refunded but by an answer or a notice that was verified (of a notice of a refund
+//!   by WeChat Pay v2 the encryption is all that can be: [`Outcome::Refunded`]);
 //! - money is an integer in minor units; Alipay's decimal text is converted exactly;
 //! - keys are never printed.
 //!
@@ -17,9 +18,11 @@ mod china;
 mod crypto;
 mod form;
 mod http;
+mod notice;
 mod payment;
 mod provider;
 mod qr;
+mod wechat;
 mod xml;
 mod yuan;
 
@@ -31,9 +34,10 @@ pub mod wechat_v3;
 
 pub use crypto::SettingsError;
 pub use http::{Headers, HttpAnswer, HttpCall, Method};
+pub use notice::{Notice, NoticeError, Outcome, ReturnPage, Subject};
 pub use payment::{
-    Closing, Created, Kind, Nonce, Notice, NoticeError, Outcome, Paid, PaymentRef, PaymentRequest, ProviderError,
-    RefundNumber, RefundRequest, Refunding, ReturnPage, Standing, Start, Subject, Way, WrongAmount,
+    Closing, Created, Kind, Nonce, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber, RefundRequest,
+    Refunding, Standing, Start, Way, WrongAmount,
 };
 pub use provider::Provider;
 pub use qr::qr_svg;

@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::alipay::Alipay;
 use crate::crypto::SettingsError;
 use crate::http::{Headers, HttpAnswer, HttpCall};
+use crate::notice::{Notice, NoticeError, ReturnPage};
 use crate::payment::{
-    Closing, Created, Kind, Nonce, Notice, NoticeError, PaymentRef, PaymentRequest, ProviderError, RefundRequest,
-    Refunding, ReturnPage, Standing, Start,
+    Closing, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, Standing, Start,
 };
 use crate::stripe::Stripe;
 use crate::wechat_v2::WechatV2;

@@ -1,4 +1,4 @@
-//! The XML of WeChat Pay v2: `<xml><name>value</name>…</xml>` and nothing else. A declaration, a DTD, a processing instruction,
+//! The XML of WeChat Pay v2: `<xml><name>value</name>…</xml>`, or with another name around it, and nothing else. A declaration, a DTD, a processing instruction,
 //! a comment, an attribute, an element inside an element, a name twice or an entity other than the five predefined is
 //! refused, so nothing can be fetched, expanded or hidden.
 
@@ -13,8 +13,8 @@ const MAX_FIELDS: usize = 100;
 /// The longest name.
 const MAX_NAME: usize = 64;
 
-/// Reads the fields.
-pub(crate) fn read(bytes: &[u8]) -> Option<Fields> {
+/// Reads the fields of the element `root`.
+pub(crate) fn read(root: &str, bytes: &[u8]) -> Option<Fields> {
     let text = std::str::from_utf8(bytes).ok()?;
     if bytes.len() > crate::MAX_NOTICE || text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         return None;
@@ -22,7 +22,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Fields> {
     let mut reader = Reader::from_str(text);
     let mut fields = Fields::new();
     match next_tag(&mut reader)? {
-        Event::Start(root) if root.as_ref() == "xml" => {}
+        Event::Start(tag) if tag.as_ref() == root => {}
         _ => return None,
     }
     loop {
@@ -67,13 +67,13 @@ fn value(reader: &mut Reader<&[u8]>) -> Option<String> {
     }
 }
 
-/// Writes fields. Control characters other than the line feed, which XML cannot carry unchanged, are left out.
-pub(crate) fn write(fields: &Fields) -> String {
+/// Writes fields into an element `root`. Control characters other than the line feed, which XML cannot carry unchanged, are left out.
+pub(crate) fn write(root: &str, fields: &Fields) -> String {
     let element = |(name, value): (&String, &String)| {
         let value: String = value.chars().filter(|c| !c.is_control() || *c == '\n').collect();
         format!("<{name}>{}</{name}>", quick_xml::escape::escape(value.as_str()))
     };
-    format!("<xml>{}</xml>", fields.iter().map(element).collect::<String>())
+    format!("<{root}>{}</{root}>", fields.iter().map(element).collect::<String>())
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read_text(text: &str) -> Option<Vec<(String, String)>> {
-        read(text.as_bytes()).map(|fields| fields.into_iter().collect())
+        read("xml", text.as_bytes()).map(|fields| fields.into_iter().collect())
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         ] {
             assert_eq!(read_text(bad), None, "{bad}");
         }
-        assert_eq!(read(b"<xml><a>\xff</a></xml>"), None);
+        assert_eq!(read("xml", b"<xml><a>\xff</a></xml>"), None);
         assert_eq!(read_text(&format!("<xml><a>{}</a></xml>", "x".repeat(crate::MAX_NOTICE))), None);
         let many: String = (0..=MAX_FIELDS).map(|n| format!("<a{n}>1</a{n}>")).collect();
         assert_eq!(read_text(&format!("<xml>{many}</xml>")), None);
@@ -141,12 +141,12 @@ mod tests {
         fn fields_survive_the_way_there_and_back(
             fields in prop::collection::btree_map("[a-z_]{1,8}", "[\\PC\n]{0,16}", 0..8),
         ) {
-            prop_assert_eq!(read(write(&fields).as_bytes()), Some(fields));
+            prop_assert_eq!(read("root", write("root", &fields).as_bytes()), Some(fields));
         }
 
         #[test]
         fn no_text_panics(text in "(<xml>|</xml>|<a>|</a>|<!\\[CDATA\\[|\\]\\]>|&amp;|&|<|>|\\PC){0,12}") {
-            let _ = read(text.as_bytes());
+            let _ = read("xml", text.as_bytes());
         }
     }
 }

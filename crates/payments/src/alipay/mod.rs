@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::crypto::{SettingsError, SigningKey, VerifyingKey};
 use crate::form::{self, Fields};
 use crate::http::{HttpCall, Method};
-use crate::payment::{Created, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Subject, Way};
+use crate::notice::Subject;
+use crate::payment::{Created, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
 use crate::{checks, china, yuan};
 
 const PAGE_PAY: &str = "alipay.trade.page.pay";

@@ -3,7 +3,8 @@
 use super::Alipay;
 use crate::form::{self, Fields};
 use crate::http::HttpAnswer;
-use crate::payment::{Kind, Notice, NoticeError, Outcome, ReturnPage, Subject};
+use crate::notice::{Notice, NoticeError, Outcome, ReturnPage, Subject};
+use crate::payment::Kind;
 use crate::{MAX_NOTICE, checks, china, yuan};
 
 impl Alipay {

@@ -71,7 +71,7 @@ pub struct Refund {
     pub refund: String,
     /// Minor units.
     pub amount: i64,
-    /// Where WeChat Pay v3 sends its notice about it.
+    /// Where WeChat Pay sends its notice about it.
     pub notify_url: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub enum Happened {
     Failed,
     /// It was closed unpaid. Only Alipay and Stripe tell it.
     Closed,
-    /// All of it was sent back. WeChat Pay v2 does not tell it here.
+    /// All of it was sent back.
     Refunded,
 }
 
@@ -183,7 +183,7 @@ impl Sandbox {
         match kind {
             Kind::Alipay => self.alipay.notice(payment, happened, now, nonce),
             Kind::WechatV3 => self.wechat_v3.notice(payment, happened, now, nonce),
-            Kind::WechatV2 => self.wechat_v2.notice(payment, happened, nonce),
+            Kind::WechatV2 => self.wechat_v2.notice(payment, happened, now, nonce),
             Kind::Stripe => self.stripe.notice(payment, happened, now, nonce),
         }
     }

@@ -1,11 +1,13 @@
 //! WeChat Pay v2's side.
 
+use jiff::Timestamp;
+
 use super::{Asked, Happened, Keys, Payment, Refund, Reply, State};
 use crate::crypto::Secret;
 use crate::form::Fields;
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
-use crate::wechat_v2::{SignType, is_signed, sign};
+use crate::wechat_v2::{SignType, is_signed, seal_with_digest, sign};
 use crate::{china, xml};
 
 /// What [`Keys::settings`] tells the merchant.
@@ -25,7 +27,7 @@ impl Side {
     }
 
     pub(super) fn read(&self, call: &HttpCall) -> Result<Asked, HttpAnswer> {
-        let fields = xml::read(&call.body).ok_or_else(|| refuse("XML格式错误"))?;
+        let fields = xml::read("xml", &call.body).ok_or_else(|| refuse("XML格式错误"))?;
         if !is_signed(&fields, &self.key, SIGN_TYPE) {
             return Err(refuse("签名错误"));
         }
@@ -46,7 +48,8 @@ impl Side {
         }
         if path.ends_with("/secapi/pay/refund") {
             let (transaction, refund) = (get("transaction_id"), get("out_refund_no"));
-            return Ok(Asked::Refund(Refund { transaction, refund, amount: number("refund_fee")?, notify_url: None }));
+            let notify_url = fields.get("notify_url").cloned();
+            return Ok(Asked::Refund(Refund { transaction, refund, amount: number("refund_fee")?, notify_url }));
         }
         if !path.ends_with("/pay/unifiedorder") {
             return Err(refuse("no such call"));
@@ -97,12 +100,29 @@ impl Side {
         HttpAnswer::new(200, "text/xml", self.signed(fields, nonce))
     }
 
-    pub(super) fn notice(&self, payment: &Payment, happened: Happened, nonce: &Nonce) -> Option<HttpCall> {
-        let code = match happened {
-            Happened::Paid => "SUCCESS",
-            Happened::Failed => "FAIL",
-            Happened::Closed | Happened::Refunded => return None,
+    pub(super) fn notice(
+        &self,
+        payment: &Payment,
+        happened: Happened,
+        now: Timestamp,
+        nonce: &Nonce,
+    ) -> Option<HttpCall> {
+        let body = match happened {
+            Happened::Paid => self.payment_notice(payment, "SUCCESS", nonce),
+            Happened::Failed => self.payment_notice(payment, "FAIL", nonce),
+            Happened::Refunded => self.refund_notice(payment, now, nonce)?,
+            Happened::Closed => return None,
         };
+        Some(HttpCall {
+            method: Method::Post,
+            url: payment.notify_url.clone(),
+            headers: [("Content-Type", "text/xml")].into(),
+            body: body.into_bytes(),
+            client_certificate: false,
+        })
+    }
+
+    fn payment_notice(&self, payment: &Payment, code: &str, nonce: &Nonce) -> String {
         let mut fields = paid_fields(payment);
         fields.extend([
             ("result_code", code.to_owned()),
@@ -110,13 +130,36 @@ impl Side {
             ("openid", "oUpF8uMuAJO_M2pxb1Q9zNjWeS6o".to_owned()),
             ("trade_type", "NATIVE".to_owned()),
         ]);
-        Some(HttpCall {
-            method: Method::Post,
-            url: payment.notify_url.clone(),
-            headers: [("Content-Type", "text/xml")].into(),
-            body: self.signed(fields, nonce).into_bytes(),
-            client_certificate: false,
-        })
+        self.signed(fields, nonce)
+    }
+
+    /// Encrypted, and not signed.
+    fn refund_notice(&self, payment: &Payment, now: Timestamp, nonce: &Nonce) -> Option<String> {
+        let (amount, time) = (payment.amount.to_string(), china::with_spaces(now));
+        let content = [
+            ("out_refund_no", payment.number.as_str()),
+            ("out_trade_no", &payment.number),
+            ("refund_account", "REFUND_SOURCE_RECHARGE_FUNDS"),
+            ("refund_fee", &amount),
+            ("refund_id", &payment.transaction),
+            ("refund_recv_accout", "用户零钱"),
+            ("refund_request_source", "API"),
+            ("refund_status", "SUCCESS"),
+            ("settlement_refund_fee", &amount),
+            ("settlement_total_fee", &amount),
+            ("success_time", &time),
+            ("total_fee", &amount),
+            ("transaction_id", &payment.transaction),
+        ];
+        let sealed = seal_with_digest(&self.key, xml::write("root", &texts(content)).as_bytes())?;
+        let fields = [
+            ("return_code", "SUCCESS"),
+            ("appid", &self.app_id),
+            ("mch_id", &self.mch_id),
+            ("nonce_str", nonce.as_str()),
+            ("req_info", &sealed),
+        ];
+        Some(xml::write("xml", &texts(fields)))
     }
 
     fn signed(&self, fields: Vec<(&str, String)>, nonce: &Nonce) -> String {
@@ -127,9 +170,9 @@ impl Side {
             ("mch_id", &self.mch_id),
             ("nonce_str", nonce.as_str()),
         ];
-        fields.extend(common.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        fields.extend(texts(common));
         fields.insert("sign".to_owned(), sign(&fields, &self.key, SIGN_TYPE));
-        xml::write(&fields)
+        xml::write("xml", &fields)
     }
 }
 
@@ -162,6 +205,9 @@ fn standing(payment: &Payment) -> Vec<(&'static str, String)> {
 /// What WeChat Pay could not take for the merchant's is answered without a signature.
 fn refuse(message: &str) -> HttpAnswer {
     let fields = [("return_code", "FAIL"), ("return_msg", message)];
-    let fields: Fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    HttpAnswer::new(200, "text/xml", xml::write(&fields))
+    HttpAnswer::new(200, "text/xml", xml::write("xml", &texts(fields)))
+}
+
+fn texts<const L: usize>(fields: [(&str, &str); L]) -> Fields {
+    fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }

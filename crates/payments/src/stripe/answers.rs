@@ -44,6 +44,7 @@ pub(super) enum Expandable {
 #[derive(Deserialize)]
 pub(super) struct PaymentIntent {
     id: String,
+    status: Option<String>,
     latest_charge: Option<LatestCharge>,
 }
 
@@ -66,6 +67,13 @@ impl Expandable {
         match self {
             Self::Id(id) => id,
             Self::Whole(intent) => &intent.id,
+        }
+    }
+
+    fn status(&self) -> Option<&str> {
+        match self {
+            Self::Id(_) => None,
+            Self::Whole(intent) => intent.status.as_deref(),
         }
     }
 
@@ -167,7 +175,12 @@ impl Stripe {
         Ok(match (session.status.as_deref(), session.payment_status.as_deref()) {
             (Some("complete"), Some("paid")) if refunded => Standing::Refunded(paid()?),
             (Some("complete"), Some("paid")) => Standing::Paid(paid()?),
-            (Some("complete"), Some("unpaid")) => Standing::Processing,
+            // The buyer has done it, and the bank took its time. After a no of the bank's, Stripe waits for another way to pay, but the
+            // session's page is closed for good.
+            (Some("complete"), Some("unpaid")) => match session.payment_intent.as_ref().and_then(Expandable::status) {
+                Some("requires_payment_method" | "canceled") => Standing::Closed,
+                _ => Standing::Processing,
+            },
             (Some("open"), _) => Standing::NotPaid,
             (Some("expired"), _) => Standing::Closed,
             (status, payment_status) => Standing::Unknown(format!("{status:?} {payment_status:?}")),

@@ -16,7 +16,8 @@ use serde::Deserialize;
 
 use crate::crypto::{Secret, SettingsError};
 use crate::http::{HttpCall, Method};
-use crate::payment::{PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Subject, Way};
+use crate::notice::Subject;
+use crate::payment::{PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
 use crate::{checks, form};
 
 /// The most that is taken in one payment: eight digits.

@@ -9,7 +9,8 @@ use super::Stripe;
 use super::answers::{Expandable, Metadata, Session};
 use crate::crypto::{hmac_sha256_hex, same};
 use crate::http::{Headers, HttpAnswer};
-use crate::payment::{Kind, Notice, NoticeError, Outcome, Subject};
+use crate::notice::{Notice, NoticeError, Outcome, Subject};
+use crate::payment::Kind;
 use crate::{MAX_NOTICE, MAX_SKEW_S, checks};
 
 /// The most signatures that are tried: one for each secret while it is being changed.

@@ -193,14 +193,14 @@ fn alipay_fields() {
 #[test]
 fn wechat_v2_fields() {
     let key = Secret::new("192006250b4c09247ec02edce69f6a2d");
-    let base = xml::read(&genuine(Kind::WechatV2).body).unwrap();
+    let base = xml::read("xml", &genuine(Kind::WechatV2).body).unwrap();
     let see = |name: &str, value: &str, sign_again: bool| {
         let mut fields = base.clone();
         fields.insert(name.to_owned(), value.to_owned());
         if sign_again {
             fields.insert("sign".to_owned(), sign(&fields, &key, SignType::HmacSha256));
         }
-        verdict(Kind::WechatV2, &Headers::default(), xml::write(&fields).as_bytes())
+        verdict(Kind::WechatV2, &Headers::default(), xml::write("xml", &fields).as_bytes())
     };
     assert!(see("is_subscribe", "N", true).is_ok());
     for (name, value) in [("total_fee", "1"), ("out_trade_no", OTHER_NUMBER), ("sign", ""), ("new", "field")] {

@@ -4,6 +4,8 @@
 mod bad_notices;
 mod life;
 mod mutations;
+mod refund_notices;
+mod standings;
 mod vectors;
 
 use domain::ids::PaymentNumber;

@@ -125,7 +125,7 @@ fn same_meaning(kind: Kind, genuine: &HttpCall, headers: &Headers, body: &[u8]) 
         }
         Kind::WechatV2 => {
             let read = |body: &[u8]| {
-                let mut fields = xml::read(body).unwrap_or_default();
+                let mut fields = xml::read("xml", body).unwrap_or_default();
                 fields.retain(|_, value| !value.is_empty());
                 fields
             };
@@ -154,7 +154,9 @@ fn mutant(dice: &mut Dice, kind: Kind, genuine: &HttpCall, other: &HttpCall) -> 
         1 => {
             let body = match kind {
                 Kind::Alipay => form::write(wished(dice, &form::read(&genuine.body).unwrap())).into_bytes(),
-                Kind::WechatV2 => xml::write(&wished(dice, &xml::read(&genuine.body).unwrap())).into_bytes(),
+                Kind::WechatV2 => {
+                    xml::write("xml", &wished(dice, &xml::read("xml", &genuine.body).unwrap())).into_bytes()
+                }
                 Kind::WechatV3 | Kind::Stripe => wished_json(dice, &genuine.body),
             };
             (genuine.headers.clone(), body)

@@ -187,6 +187,10 @@ fn notices_are_accepted() {
         assert_eq!(side.notice(&none, vector(other).as_bytes(), now()), Err(NoticeError::BadSignature));
     }
 
+    let refunded = hmac.notice(&none, vector("v2_refund_notice").as_bytes(), now());
+    let expected_refund = expected(Kind::WechatV2, None, None, "1004400740201409030005092168");
+    assert_eq!(refunded, Ok(Notice { outcome: Outcome::Refunded, ..expected_refund }));
+
     let headers: Headers = [("Stripe-Signature", vector("stripe_signature"))].into();
     let stripe = provider(Kind::Stripe).notice(&headers, vector("stripe_event").as_bytes(), now());
     assert_eq!(stripe, Ok(expected(Kind::Stripe, Some("evt_1"), Some("cs_test_a1b2"), "pi_3")));

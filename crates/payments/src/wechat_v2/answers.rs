@@ -4,7 +4,7 @@ use super::{WechatV2, is_signed};
 use crate::form::Fields;
 use crate::http::HttpAnswer;
 use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
-use crate::{checks, china, xml};
+use crate::{checks, china, wechat, xml};
 
 /// A verified answer.
 enum Answer {
@@ -35,7 +35,8 @@ impl WechatV2 {
         if answer.status != 200 {
             return Err(ProviderError::Unavailable(format!("status {}", answer.status)));
         }
-        let mut fields = xml::read(&answer.body).ok_or(ProviderError::Untrusted("it is not WeChat Pay's XML"))?;
+        let mut fields =
+            xml::read("xml", &answer.body).ok_or(ProviderError::Untrusted("it is not WeChat Pay's XML"))?;
         fields.retain(|_, value| !value.is_empty());
         if get(&fields, "return_code") != "SUCCESS" {
             return Err(refused(get(&fields, "return_code"), get(&fields, "return_msg")));
@@ -71,15 +72,7 @@ impl WechatV2 {
         if get(&fields, "out_trade_no") != payment.number.to_string() {
             return Err(ProviderError::Untrusted("it is about another payment"));
         }
-        let paid = || paid(&fields).ok_or(ProviderError::Untrusted("its amount or number cannot be read"));
-        Ok(match get(&fields, "trade_state") {
-            "SUCCESS" => Standing::Paid(paid()?),
-            "REFUND" => Standing::Refunded(paid()?),
-            "NOTPAY" => Standing::NotPaid,
-            "USERPAYING" | "ACCEPT" => Standing::Processing,
-            "CLOSED" => Standing::Closed,
-            other => Standing::Unknown(other.to_owned()),
-        })
+        wechat::standing(get(&fields, "trade_state"), || paid(&fields))
     }
 
     /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.
@@ -127,11 +120,16 @@ impl WechatV2 {
 
 /// The money that an answer or a notice speaks of.
 pub(super) fn paid(fields: &Fields) -> Option<Paid> {
-    let total = fields.get("total_fee").filter(|total| total.bytes().all(|byte| byte.is_ascii_digit()))?;
     Some(Paid {
         transaction: fields.get("transaction_id").cloned()?,
-        amount: total.parse().ok().filter(|amount| *amount > 0)?,
+        amount: fen(fields, "total_fee")?,
         currency: fields.get("fee_type").map_or_else(checks::yuan, |text| checks::currency(text))?,
         paid_at: fields.get("time_end").and_then(|time| china::from_digits(time)),
     })
+}
+
+/// An amount: digits alone, and not nothing.
+pub(super) fn fen(fields: &Fields, name: &str) -> Option<i64> {
+    let digits = fields.get(name).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok().filter(|amount| *amount > 0)
 }

@@ -10,11 +10,12 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::crypto::{Secret, SettingsError, hmac_sha256_hex, same};
+use crate::crypto::{Secret, SettingsError, ecb_open, ecb_seal, hmac_sha256_hex, same};
 use crate::form::{self, Fields};
 use crate::http::{HttpCall, Method};
-use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Subject, Way};
-use crate::wechat_v3::MAX_FEN;
+use crate::notice::Subject;
+use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
+use crate::wechat::MAX_FEN;
 use crate::{checks, china, xml};
 
 /// The longest description, in bytes.
@@ -56,6 +57,16 @@ pub(crate) fn sign(fields: &Fields, key: &Secret, sign_type: SignType) -> String
 /// Whether the fields carry their own signature.
 pub(crate) fn is_signed(fields: &Fields, key: &Secret, sign_type: SignType) -> bool {
     fields.get("sign").is_some_and(|given| same(given, &sign(fields, key, sign_type)))
+}
+
+/// The content of a refund's notice: the key to it is the digest of the shared key, in lower-case hexadecimal.
+pub(crate) fn open_with_digest(key: &Secret, sealed: &str) -> Option<Vec<u8>> {
+    ecb_open(&format!("{:x}", md5::compute(key.expose())), sealed)
+}
+
+/// Seals a refund's notice as WeChat Pay does.
+pub(crate) fn seal_with_digest(key: &Secret, content: &[u8]) -> Option<String> {
+    ecb_seal(&format!("{:x}", md5::compute(key.expose())), content)
 }
 
 /// The secret, as it is kept.
@@ -167,7 +178,9 @@ impl WechatV2 {
             ("refund_fee_type", refund.currency.to_string()),
             ("refund_desc", checks::title(&refund.reason, &[], MAX_REASON)),
         ];
-        Ok(HttpCall { client_certificate: true, ..self.call("/secapi/pay/refund", fields, nonce) })
+        let notify_url = refund.notify_url.iter().map(|url| ("notify_url", url.clone()));
+        let call = self.call("/secapi/pay/refund", fields.into_iter().chain(notify_url), nonce);
+        Ok(HttpCall { client_certificate: true, ..call })
     }
 
     /// Is the money back?
@@ -175,7 +188,7 @@ impl WechatV2 {
         self.call("/pay/refundquery", [("out_refund_no", refund.refund.as_str().to_owned())], nonce)
     }
 
-    fn call<const L: usize>(&self, path: &str, fields: [(&str, String); L], nonce: &Nonce) -> HttpCall {
+    fn call<'n>(&self, path: &str, fields: impl IntoIterator<Item = (&'n str, String)>, nonce: &Nonce) -> HttpCall {
         let mut fields: Fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let common = [
             ("appid", self.app_id.as_str()),
@@ -189,7 +202,7 @@ impl WechatV2 {
             method: Method::Post,
             url: format!("{}{path}", self.base_url),
             headers: [("Content-Type", "text/xml; charset=utf-8")].into(),
-            body: xml::write(&fields).into_bytes(),
+            body: xml::write("xml", &fields).into_bytes(),
             client_certificate: false,
         }
     }

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::WechatV3;
-use crate::checks;
 use crate::http::HttpAnswer;
 use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::{checks, wechat};
 
 /// What is paid, in an answer to a query and in a notice.
 #[derive(Deserialize)]
@@ -106,15 +106,7 @@ impl WechatV3 {
         if transaction.out_trade_no != payment.number.to_string() || transaction.mchid != self.mch_id {
             return Err(ProviderError::Untrusted("it is about another payment"));
         }
-        let paid = || transaction.paid().ok_or(ProviderError::Untrusted("its amount or number cannot be read"));
-        Ok(match transaction.trade_state.as_str() {
-            "SUCCESS" => Standing::Paid(paid()?),
-            "REFUND" => Standing::Refunded(paid()?),
-            "NOTPAY" => Standing::NotPaid,
-            "USERPAYING" | "ACCEPT" => Standing::Processing,
-            "CLOSED" => Standing::Closed,
-            other => Standing::Unknown(other.to_owned()),
-        })
+        wechat::standing(&transaction.trade_state, || transaction.paid())
     }
 
     /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.

@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 use crate::crypto::{ContentKey, SettingsError, SigningKey, VerifyingKey};
 use crate::http::{HttpCall, Method, path_and_query};
-use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Subject, Way};
+use crate::notice::Subject;
+use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
+use crate::wechat::MAX_FEN;
 use crate::{checks, china};
 
-/// The most that is taken in one payment, in fen: the field has 32 bits.
-pub(crate) const MAX_FEN: i64 = 2_147_483_647;
 /// The longest description; WeChat Pay takes 127 characters.
 const MAX_TITLE: usize = 127;
 /// The longest reason of a refund, in bytes.

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use super::answers::Transaction;
 use super::{WechatV3, platform_text};
 use crate::http::{Headers, HttpAnswer};
-use crate::payment::{Kind, Notice, NoticeError, Outcome, Subject};
+use crate::notice::{Notice, NoticeError, Outcome, Subject};
+use crate::payment::{Kind, Paid};
 use crate::{MAX_NOTICE, MAX_SKEW_S, checks};
 
 #[derive(Deserialize)]
@@ -79,17 +80,8 @@ impl WechatV3 {
         };
         let paid = transaction.paid().filter(|paid| paid.amount > 0).ok_or(NoticeError::Malformed("amount"))?;
         let subject = Subject::of(&transaction.out_trade_no, transaction.attach.as_deref());
-        Ok(Notice {
-            provider: Kind::WechatV3,
-            id: Some(id),
-            subject: subject.ok_or(NoticeError::Malformed("out_trade_no"))?,
-            payment: None,
-            transaction: Some(paid.transaction),
-            amount: paid.amount,
-            currency: paid.currency,
-            happened_at: paid.paid_at,
-            outcome,
-        })
+        let subject = subject.ok_or(NoticeError::Malformed("out_trade_no"))?;
+        Ok(Notice::new(Kind::WechatV3, Some(id), subject, paid, outcome))
     }
 
     fn refund_notice(&self, id: String, content: &[u8]) -> Result<Notice, NoticeError> {
@@ -98,18 +90,15 @@ impl WechatV3 {
             return Err(NoticeError::NotUs("mchid"));
         }
         let outcome = if refund.refund_status == "SUCCESS" { Outcome::Refunded } else { Outcome::RefundFailed };
-        Ok(Notice {
-            provider: Kind::WechatV3,
-            id: Some(id),
-            // A refund's notice has no attach.
-            subject: Subject::of(&refund.out_trade_no, None).ok_or(NoticeError::Malformed("out_trade_no"))?,
-            payment: None,
-            transaction: Some(refund.transaction_id),
+        // A refund's notice has no attach.
+        let subject = Subject::of(&refund.out_trade_no, None).ok_or(NoticeError::Malformed("out_trade_no"))?;
+        let money = Paid {
+            transaction: refund.transaction_id,
             amount: refund.amount.refund,
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
-            happened_at: refund.success_time,
-            outcome,
-        })
+            paid_at: refund.success_time,
+        };
+        Ok(Notice::new(Kind::WechatV3, Some(id), subject, money, outcome))
     }
 
     /// Whether WeChat Pay signed this body, lately, with a key that is in the settings.
