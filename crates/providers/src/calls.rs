@@ -10,15 +10,11 @@ use payments::{HttpAnswer, HttpCall, Method, ProviderError};
 
 use crate::connection::MAX_ANSWER_BYTES;
 
-/// Sends a call as it is. A status of 500 and above says nothing about what happened, whatever the body says.
+/// Sends a call as it is. What the answer means, a server's error included, its provider knows.
 pub(crate) async fn send(transport: &SharedHttpConnector, call: HttpCall) -> Result<HttpAnswer, ProviderError> {
     let request = request(call)?;
     let answer = transport.call(request).await.map_err(|error| unavailable(&error))?;
-    let answer = read(answer).await?;
-    if answer.status >= 500 {
-        return Err(ProviderError::Unavailable(format!("status {}", answer.status)));
-    }
-    Ok(answer)
+    read(answer).await
 }
 
 fn request(call: HttpCall) -> Result<HttpRequest, ProviderError> {

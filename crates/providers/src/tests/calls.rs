@@ -174,43 +174,54 @@ async fn each_call_has_a_nonce_of_its_own() {
     assert_eq!(bodies.len(), 2, "and nothing is tried twice");
 }
 
-/// What a provider that answers so is said to have done, for each of the five calls.
-async fn verdicts(answer: impl Fn() -> Exchange + Send + Sync + 'static) -> Vec<Trouble> {
-    let kind = Kind::Stripe;
-    let providers = Secrets::holding(secret([stripe("sk_test_1")])).providers(Scripted::shared(move |_| answer()));
-    let results = [
-        providers.create(kind, &request(kind), at(0)).await.err(),
-        providers.query(kind, &reference(), at(0)).await.err(),
-        providers.close(kind, &reference(), at(0)).await.err(),
-        providers.refund(kind, &refund(kind), at(0)).await.err(),
-        providers.query_refund(kind, &refund(kind), at(0)).await.err(),
-    ];
-    results.into_iter().map(Option::unwrap).collect()
+/// What is made of each of the five calls, at each provider, when they are answered so.
+async fn verdicts(
+    keys: &Keys,
+    answer: impl Fn() -> Exchange + Send + Sync + 'static,
+) -> Vec<(Kind, Result<&'static str, Trouble>)> {
+    let settings = secret(Kind::ALL.map(|kind| (kind, keys.settings(kind, BASE))));
+    let providers = Secrets::holding(settings).providers(Scripted::shared(move |_| answer()));
+    let mut verdicts = Vec::new();
+    for kind in Kind::ALL {
+        verdicts.extend([
+            (kind, providers.create(kind, &request(kind), at(0)).await.map(|_| "created")),
+            (kind, providers.query(kind, &reference(), at(0)).await.map(|_| "queried")),
+            (kind, providers.close(kind, &reference(), at(0)).await.map(|_| "closed")),
+            (kind, providers.refund(kind, &refund(kind), at(0)).await.map(|_| "refunded")),
+            (kind, providers.query_refund(kind, &refund(kind), at(0)).await.map(|_| "query refunded")),
+        ]);
+    }
+    verdicts
+}
+
+fn plain(status: u16, body: &str) -> impl Fn() -> Exchange + use<> {
+    let body = body.as_bytes().to_vec();
+    move || Ok(http::Response::builder().status(status).body(body.clone()).unwrap())
 }
 
 #[tokio::test]
 async fn what_keeps_an_answer_away_is_never_a_no() {
-    let plain = |status: u16, body: &str| {
-        let body = body.as_bytes().to_vec();
-        move || Ok(http::Response::builder().status(status).body(body.clone()).unwrap())
-    };
-    let no = r#"{"error": {"type": "card_error", "message": "no"}}"#;
+    let keys = Keys::generate().unwrap();
+    let no = r#"{"error": {"type": "card_error", "message": "no"}, "code": "PARAM_ERROR"}"#;
+    let long = "x".repeat(256 * 1024 + 1);
     for (what, verdicts) in [
-        ("500", verdicts(plain(500, no)).await),
-        ("503", verdicts(plain(503, "<html>")).await),
-        ("long", verdicts(plain(200, &"x".repeat(256 * 1024 + 1))).await),
-        ("a long no", verdicts(plain(402, &"x".repeat(256 * 1024 + 1))).await),
-        ("slow", verdicts(|| Err(ConnectorError::timeout("slow".into()))).await),
-        ("unreachable", verdicts(|| Err(ConnectorError::io("refused".into()))).await),
-        ("strange", verdicts(|| Err(ConnectorError::other("TLS".into(), None))).await),
-        ("redirect", verdicts(plain(302, "")).await),
+        ("500", verdicts(&keys, plain(500, no)).await),
+        ("503", verdicts(&keys, plain(503, "<html>")).await),
+        ("long", verdicts(&keys, plain(200, &long)).await),
+        ("a long no", verdicts(&keys, plain(402, &long)).await),
+        ("slow", verdicts(&keys, || Err(ConnectorError::timeout("slow".into()))).await),
+        ("unreachable", verdicts(&keys, || Err(ConnectorError::io("refused".into()))).await),
+        ("strange", verdicts(&keys, || Err(ConnectorError::other("TLS".into(), None))).await),
     ] {
-        for verdict in verdicts {
-            let unavailable = matches!(verdict, Trouble::Provider(ProviderError::Unavailable(_)));
-            assert!(unavailable && verdict.may_pass(), "{what}: {verdict:?}");
+        assert_eq!(verdicts.len(), 20);
+        for (kind, verdict) in verdicts {
+            let unavailable = matches!(verdict, Err(Trouble::Provider(ProviderError::Unavailable(_))));
+            assert!(unavailable, "{what} {kind}: {verdict:?}");
         }
     }
-    for verdict in verdicts(plain(402, no)).await {
-        assert!(matches!(verdict, Trouble::Provider(ProviderError::Refused { .. })), "{verdict:?}");
+    for (kind, verdict) in verdicts(&keys, plain(302, "")).await {
+        assert!(verdict.clone().is_err_and(|trouble| trouble.may_pass()), "a redirect {kind}: {verdict:?}");
     }
+    let mut said_no = verdicts(&keys, plain(402, no)).await.into_iter().filter(|(kind, _)| *kind == Kind::Stripe);
+    assert!(said_no.all(|(_, verdict)| matches!(verdict, Err(Trouble::Provider(ProviderError::Refused { .. })))));
 }
