@@ -93,6 +93,9 @@ impl Side {
             })),
             Reply::NoRefund => yes(json!({})),
             Reply::Trouble => json!({"code": "20000", "msg": "Service Currently Unavailable"}),
+            Reply::Refused(refusal) => {
+                json!({"code": "40004", "msg": "Business Failed", "sub_code": refusal.code, "sub_msg": refusal.message})
+            }
         };
         let method = match asked {
             Asked::Create { .. } => "alipay_trade_precreate",

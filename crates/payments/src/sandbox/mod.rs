@@ -116,6 +116,19 @@ pub enum Reply<'a> {
     NoRefund,
     /// The provider has trouble.
     Trouble,
+    /// Something else that the provider says no to, in its own words.
+    Refused(Refusal<'a>),
+}
+
+/// A no in the provider's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// The status; Alipay and WeChat Pay v2 answer 200 whatever they say.
+    pub status: u16,
+    /// The code.
+    pub code: &'a str,
+    /// For people.
+    pub message: &'a str,
 }
 
 /// What a notice tells.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Asked, Happened, Keys, Payment, Refund, Reply, State};
+use super::{Asked, Happened, Keys, Payment, Refund, Refusal, Reply, State};
 use crate::crypto::{Secret, hmac_sha256_hex, same};
 use crate::form;
 use crate::http::{HttpAnswer, HttpCall, Method};
@@ -74,6 +74,10 @@ impl Side {
             }
             Reply::NoRefund => json!({"object": "list", "data": [], "has_more": false}),
             Reply::Trouble => return refuse(500, "api_error", "Something went wrong"),
+            Reply::Refused(Refusal { status, code, message }) => {
+                let error = json!({"type": "invalid_request_error", "code": code, "message": message});
+                return HttpAnswer::new(status, "application/json", json!({"error": error}).to_string());
+            }
         };
         HttpAnswer::new(200, "application/json", body.to_string())
     }

@@ -96,6 +96,7 @@ impl Side {
             }
             Reply::NoRefund => no("REFUNDNOTEXIST"),
             Reply::Trouble => no("SYSTEMERROR"),
+            Reply::Refused(refusal) => [no(refusal.code), vec![("err_code_des", refusal.message.to_owned())]].concat(),
         };
         HttpAnswer::new(200, "text/xml", self.signed(fields, nonce))
     }

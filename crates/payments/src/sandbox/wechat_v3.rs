@@ -109,6 +109,9 @@ impl Side {
             Reply::Refunded(payment, refund, _) => (200, refunded(payment, refund).to_string()),
             Reply::NoRefund => no(404, "RESOURCE_NOT_EXISTS"),
             Reply::Trouble => no(500, "SYSTEM_ERROR"),
+            Reply::Refused(refusal) => {
+                (refusal.status, json!({"code": refusal.code, "message": refusal.message}).to_string())
+            }
         };
         let mut headers = self.signed(body.as_bytes(), now, nonce);
         headers.push("Content-Type", "application/json");

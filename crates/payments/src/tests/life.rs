@@ -1,7 +1,7 @@
 //! A payment's whole life at each provider, with the sandbox on the other side.
 
 use super::*;
-use crate::sandbox::{Asked, Happened, Refund, Reply};
+use crate::sandbox::{Asked, Happened, Refund, Refusal, Reply};
 use crate::{Closing, HttpAnswer, HttpCall, Outcome, Paid, ProviderError, Refunding, Standing, Start, Subject};
 
 /// The other side's answer to a call.
@@ -292,5 +292,17 @@ fn generated_keys_work() {
         assert!(provider.notice(&call.headers, &call.body, now()).is_ok(), "{kind}");
         let stranger = super::provider(kind).notice(&call.headers, &call.body, now());
         assert!(stranger.is_err(), "{kind}: another's keys");
+    }
+}
+
+#[test]
+fn a_no_is_signed_and_keeps_the_providers_words() {
+    for kind in Kind::ALL {
+        let (provider, request) = (provider(kind), request(kind));
+        let Start::Call(call) = provider.create(&request, now(), &nonce()).unwrap() else { panic!("{kind}") };
+        let refusal = Refusal { status: 400, code: "ORDER_CLOSED", message: "订单已关闭" };
+        let (_, answer) = ask(kind, &call, Reply::Refused(refusal));
+        let words = ProviderError::Refused { code: "ORDER_CLOSED".to_owned(), message: "订单已关闭".to_owned() };
+        assert_eq!(provider.interpret_create(&answer, now()), Err(words), "{kind}");
     }
 }
