@@ -145,10 +145,10 @@ fn check(authorizer: &Authorizer, service: Service, request: &Request<Bytes>) ->
         resource = refused.resource,
         "access denied: the function's policy in the template does not allow this call"
     );
-    // DynamoDB answers 400, the others 403.
+    // DynamoDB and Secrets Manager answer 400, the others 403.
     let status = match service {
-        Service::DynamoDb | Service::DynamoDbStreams => StatusCode::BAD_REQUEST,
-        Service::Sqs | Service::Scheduler => StatusCode::FORBIDDEN,
+        Service::DynamoDb | Service::DynamoDbStreams | Service::SecretsManager => StatusCode::BAD_REQUEST,
+        Service::Sqs | Service::Scheduler | Service::Provider => StatusCode::FORBIDDEN,
     };
     Some(service.error(status, "AccessDeniedException", &format!("User: {refused}")))
 }

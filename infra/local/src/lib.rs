@@ -4,6 +4,8 @@
 //! - in process, for tests: [`wire`] is an HTTP client for the real AWS SDK, on a clock that the test drives;
 //! - over loopback HTTP, for `make run`: [`endpoint`] serves the engines, [`host`] runs the real bootstrap binaries,
 //!   [`sources`] invokes them as AWS would, and [`gateway`] is the door.
+//!
+//! Both reach the same payment providers: [`sandbox`].
 
 pub mod clock;
 pub mod data;
@@ -14,6 +16,7 @@ pub mod host;
 pub mod iam;
 pub mod invoke;
 pub mod run;
+pub mod sandbox;
 pub mod sources;
 pub mod template;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! An HTTP client for the AWS SDK that answers from the engines, without a socket.
+//! An HTTP client for the AWS SDK, and for calls to the payment providers, that answers from the engines, without a socket.
 //!
 //! Between the SDK and the engines is where faults are injected ([`Fault`]) and calls are counted ([`Wire::calls`]).
 //! On a driven clock the SDK's waits (before a retry, say) end at once: nothing hangs because no time passes. An
@@ -65,7 +65,7 @@ pub struct RecordedCall {
     pub service: Service,
     /// Which operation.
     pub operation: String,
-    /// The table, queue or schedule, if the call names one.
+    /// The table, queue, schedule, secret or provider, if the call names one.
     pub resource: Option<String>,
     /// What befell it.
     pub fault: Fault,

@@ -24,6 +24,10 @@ pub enum Service {
     Sqs,
     /// EventBridge Scheduler.
     Scheduler,
+    /// Secrets Manager.
+    SecretsManager,
+    /// A payment provider: not a service of AWS's, but called over the same wire.
+    Provider,
 }
 
 impl Service {
@@ -35,9 +39,13 @@ impl Service {
                 "DynamoDB_20120810" => Service::DynamoDb,
                 "DynamoDBStreams_20120810" => Service::DynamoDbStreams,
                 "AmazonSQS" => Service::Sqs,
+                "secretsmanager" => Service::SecretsManager,
                 _ => return None,
             };
             return Some((service, operation.to_owned()));
+        }
+        if let Some((_, operation)) = crate::sandbox::operation_of(request.method(), request.uri()) {
+            return Some((Service::Provider, operation.to_owned()));
         }
         super::scheduler::operation_of(request.method(), request.uri().path())
             .map(|operation| (Service::Scheduler, operation.to_owned()))
@@ -49,6 +57,8 @@ impl Service {
             Service::DynamoDb | Service::DynamoDbStreams => "dynamodb",
             Service::Sqs => "sqs",
             Service::Scheduler => "scheduler",
+            Service::SecretsManager => "secretsmanager",
+            Service::Provider => "provider",
         }
     }
 
@@ -85,6 +95,10 @@ impl Service {
                 }
                 response
             }
+            Service::SecretsManager => {
+                respond(status, "application/x-amz-json-1.1", &json!({"__type": code, "Message": message}))
+            }
+            Service::Provider => respond(status, "application/json", &json!({"code": code, "message": message})),
         }
     }
 }

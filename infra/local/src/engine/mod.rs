@@ -1,14 +1,16 @@
-//! The services that functions call: DynamoDB, SQS and EventBridge Scheduler.
+//! The services that functions call: DynamoDB, SQS, EventBridge Scheduler, Secrets Manager, and the payment
+//! providers.
 //!
 //! What was answered has been committed: it survives the end of the process, however abrupt. All time is the
 //! [`Clock`]'s. Errors are the services' own, so the SDK reads them as it would AWS's.
 
 mod answer;
 mod checkpoints;
-mod database;
+pub(crate) mod database;
 pub mod dynamodb;
 mod provision;
 pub mod scheduler;
+pub mod secrets;
 pub mod sqs;
 mod worker;
 
@@ -23,8 +25,10 @@ pub use provision::ProvisionError;
 pub use worker::Stopped;
 
 use crate::clock::Clock;
+use crate::sandbox::Sandbox;
 use dynamodb::DynamoDb;
 use scheduler::Scheduler;
+use secrets::Secrets;
 use sqs::Sqs;
 
 /// The engines together. Copies share their state.
@@ -38,6 +42,10 @@ pub struct Cloud {
     pub sqs: Sqs,
     /// EventBridge Scheduler.
     pub scheduler: Scheduler,
+    /// Secrets Manager.
+    pub secrets: Secrets,
+    /// The payment providers.
+    pub sandbox: Sandbox,
     database: database::Database,
 }
 
@@ -101,6 +109,8 @@ impl Cloud {
         Ok(Self {
             sqs: Sqs::new(database.clone(), clock.clone()),
             scheduler: Scheduler::new(database.clone(), clock.clone()),
+            secrets: Secrets::new(database.clone(), clock.clone()),
+            sandbox: Sandbox::new(database.clone(), clock.clone(), dir.is_some()),
             clock,
             dynamodb,
             database,
@@ -115,10 +125,17 @@ impl Cloud {
             }
             Some((Service::Sqs, operation)) => self.sqs.call(&operation, request.body()).await,
             Some((Service::Scheduler, _)) => self.scheduler.call(&request).await,
+            Some((Service::SecretsManager, operation)) => self.secrets.call(&operation, request.body()).await,
+            Some((service @ Service::Provider, _)) => {
+                match crate::sandbox::operation_of(request.method(), request.uri()) {
+                    Some((kind, _)) => self.sandbox.call(kind, request).await,
+                    None => service.error(StatusCode::NOT_FOUND, "NotFound", "there is no such provider"),
+                }
+            }
             None => Service::DynamoDb.error(
                 StatusCode::BAD_REQUEST,
                 "UnknownOperationException",
-                "neither x-amz-target nor the path names an operation of DynamoDB, SQS or Scheduler",
+                "neither x-amz-target nor the path names an operation of DynamoDB, SQS, Scheduler or Secrets Manager",
             ),
         }
     }

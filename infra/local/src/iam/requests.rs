@@ -164,12 +164,8 @@ fn secrets(operation: &str, body: &Json) -> Option<Access> {
         return None;
     }
     let id = text(body, "SecretId")?;
-    let arn = if id.starts_with("arn:") {
-        id.to_owned()
-    } else {
-        format!("arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{id}")
-    };
-    Some(Access::new(format!("secretsmanager:{operation}"), arn))
+    // Policies are about the full ARN, by whatever name the caller asks.
+    Some(Access::new(format!("secretsmanager:{operation}"), crate::engine::secrets::arn_of_id(id)))
 }
 
 fn parameters(operation: &str, body: &Json) -> Option<Vec<Access>> {

@@ -234,8 +234,14 @@ fn connections_streams_and_secrets_have_resources_too() {
         .header("x-amz-target", "secretsmanager.GetSecretValue")
         .body(Bytes::from_static(br#"{"SecretId": "keys"}"#))
         .expect("a request");
-    let arn = "arn:aws:secretsmanager:us-east-1:000000000000:secret:keys";
-    assert_eq!(refused(vec![], &secret), pair("secretsmanager:GetSecretValue", arn));
+    let arn = crate::engine::secrets::arn_of("keys");
+    assert_eq!(refused(vec![], &secret), pair("secretsmanager:GetSecretValue", &arn));
+    // A policy that leaves out what the service adds to the name covers nothing.
+    let without = arn.rsplit_once('-').map(|(start, _)| start.to_owned()).unwrap_or_default();
+    let short = vec![allow(&["secretsmanager:GetSecretValue"], &[&without])];
+    assert_eq!(refused(short, &secret), pair("secretsmanager:GetSecretValue", &arn));
+    let wild = policies(vec![allow(&["secretsmanager:GetSecretValue"], &[&format!("{without}-??????")])]);
+    assert_eq!(wild.authorize(&access_key_id("f"), &secret), Ok(()));
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub(super) fn of(
         ("AWS::SQS::Queue", None | Some("QueueUrl")) => queue_url(&name()?),
         ("AWS::SQS::Queue", Some("Arn")) => queue_arn(&name()?),
         ("AWS::SQS::Queue", Some("QueueName")) => name()?,
+        ("AWS::SecretsManager::Secret", None | Some("Id")) => secret_arn(&name()?),
         ("AWS::IAM::Role", None) => name()?,
         ("AWS::IAM::Role", Some("Arn")) => role_arn(&name()?),
         ("AWS::IAM::Role", Some("RoleId")) => id.to_owned(),
@@ -135,6 +136,10 @@ pub(super) fn queue_arn(name: &str) -> String {
 
 pub(super) fn queue_url(name: &str) -> String {
     format!("http://sqs.{REGION}.localhost/{ACCOUNT}/{name}")
+}
+
+pub(super) fn secret_arn(name: &str) -> String {
+    crate::engine::secrets::arn_of(name)
 }
 
 pub(super) fn role_arn(name: &str) -> String {

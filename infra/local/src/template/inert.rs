@@ -255,14 +255,6 @@ const INERT: &[Inert] = &[
     .arn("arn:aws:cloudfront::{account}:function/{name}")
     .ref_is_arn(),
     Inert::new(
-        "AWS::SecretsManager::Secret",
-        "the provider sandbox makes its keys at the first start",
-        &["Description", "GenerateSecretString", "KmsKeyId", "Name", "ReplicaRegions", "SecretString", "Tags"],
-    )
-    .arn("arn:aws:secretsmanager:{region}:{account}:secret:{name}")
-    .ref_is_arn()
-    .attributes(&[("Id", "arn:aws:secretsmanager:{region}:{account}:secret:{name}")]),
-    Inert::new(
         "AWS::SSM::Parameter",
         "no function here reads Parameter Store; they get their settings from the environment",
         &["AllowedPattern", "DataType", "Description", "Name", "Policies", "Tags", "Tier", "Type", "Value"],

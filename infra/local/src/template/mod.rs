@@ -33,6 +33,7 @@ mod resolve;
 mod roles;
 mod schedules;
 mod scope;
+mod secret;
 mod stack;
 mod table;
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub struct Stack {
     pub tables: Vec<Table>,
     /// SQS queues.
     pub queues: Vec<Queue>,
+    /// Secrets.
+    pub secrets: Vec<Secret>,
     /// EventBridge Scheduler groups, by name.
     pub schedule_groups: Vec<String>,
     /// Roles that are not a function's own, such as the one Scheduler assumes.
@@ -165,6 +167,35 @@ pub struct Queue {
     pub url: String,
     /// Its attributes as `CreateQueue` takes them (`VisibilityTimeout`, `RedrivePolicy`, …).
     pub attributes: BTreeMap<String, String>,
+}
+
+/// A secret of Secrets Manager.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Secret {
+    /// Its logical id.
+    pub logical_id: String,
+    /// Its name.
+    pub name: String,
+    /// Its full ARN.
+    pub arn: String,
+    /// What it holds at first.
+    pub value: SecretValue,
+}
+
+/// What a secret holds at first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SecretValue {
+    /// `SecretString`.
+    Text(String),
+    /// `GenerateSecretString`: random letters and digits.
+    Generated {
+        /// How many.
+        length: u32,
+        /// A JSON object and the key in it under which they are put.
+        into: Option<(String, String)>,
+    },
+    /// Nothing: somebody puts a value later.
+    None,
 }
 
 /// A role that some service assumes.

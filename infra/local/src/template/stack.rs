@@ -13,7 +13,7 @@ use super::mappings;
 use super::model::{EventSource, Function, Stack};
 use super::scope::Scope;
 use super::yaml::Node;
-use super::{http_api, inert, references, schedules, websocket};
+use super::{http_api, inert, references, schedules, secret, websocket};
 use crate::{ACCOUNT, REGION, iam};
 
 const TEMPLATE: Shape =
@@ -41,6 +41,7 @@ const TYPES: &[&str] = &[
     "AWS::SQS::Queue",
     "AWS::Scheduler::Schedule",
     "AWS::Scheduler::ScheduleGroup",
+    "AWS::SecretsManager::Secret",
     "AWS::Serverless::Function",
     "AWS::Serverless::HttpApi",
 ];
@@ -62,10 +63,12 @@ pub(super) fn read(root: &Node, parameters: &BTreeMap<String, String>) -> Read<S
         }
     }
     let groups = scope.included().filter(|resource| resource.kind == "AWS::Scheduler::ScheduleGroup");
+    let secrets = scope.included().filter(|resource| resource.kind == "AWS::SecretsManager::Secret");
     let stack = Stack {
         region: REGION.to_owned(),
         account: ACCOUNT.to_owned(),
         schedule_groups: groups.map(|resource| schedules::group(&scope, resource)).collect::<Read<_>>()?,
+        secrets: secrets.map(|resource| secret::read(&scope, resource)).collect::<Read<_>>()?,
         http_api: http_api::read(&scope, &declared, events)?,
         websocket_api: websocket::read(&scope, &declared)?,
         outputs: outputs(&scope, root)?,

@@ -32,7 +32,7 @@ impl Call {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The table, queue or schedule that the call names. A transaction or a batch gives its first table.
+    /// The table, queue, schedule, secret or provider that the call names. A transaction or a batch gives its first table.
     pub fn resource(&self) -> Option<String> {
         match self.service {
             Service::Scheduler => self.path.rsplit_once('/').map(|(_, name)| name.to_owned()),
@@ -42,6 +42,11 @@ impl Call {
                 name.and_then(Value::as_str).map(|name| Sqs::name_of(name).to_owned())
             }
             Service::DynamoDb | Service::DynamoDbStreams => self.tables().into_iter().next(),
+            Service::SecretsManager => self.json().get("SecretId").and_then(Value::as_str).map(str::to_owned),
+            Service::Provider => {
+                let below = self.path.strip_prefix(crate::sandbox::PATH)?.trim_start_matches('/');
+                below.split('/').next().map(str::to_owned)
+            }
         }
     }
 
@@ -90,7 +95,7 @@ pub enum Fault {
     AppliedButLost(Loss),
     /// The service does what was asked; the caller sees its internal error.
     AppliedButServerError,
-    /// The service refuses for now: `ProvisionedThroughputExceededException`, `RequestThrottled`, `ThrottlingException`.
+    /// The service refuses for now: `ProvisionedThroughputExceededException`, `RequestThrottled`, `ThrottlingException`, 429.
     Throttled,
     /// The service fails without doing anything.
     ServerError,
@@ -130,6 +135,8 @@ fn throttled(call: &Call) -> Response<Bytes> {
         }
         Service::Sqs => (StatusCode::BAD_REQUEST, "RequestThrottled"),
         Service::Scheduler => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException"),
+        Service::SecretsManager => (StatusCode::BAD_REQUEST, "ThrottlingException"),
+        Service::Provider => (StatusCode::TOO_MANY_REQUESTS, "FREQUENCY_LIMITED"),
     };
     call.service.error(status, code, "Rate exceeded (injected)")
 }
@@ -139,6 +146,8 @@ pub(super) fn server_error(call: &Call) -> Response<Bytes> {
         Service::DynamoDb | Service::DynamoDbStreams => "InternalServerError",
         Service::Sqs => "InternalError",
         Service::Scheduler => "InternalServerException",
+        Service::SecretsManager => "InternalServiceError",
+        Service::Provider => "SYSTEM_ERROR",
     };
     call.service.error(StatusCode::INTERNAL_SERVER_ERROR, code, "Internal failure (injected)")
 }

@@ -18,6 +18,8 @@ mod gateway;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
+mod merchant;
+#[cfg(test)]
 mod queue_source;
 #[cfg(test)]
 mod queues;
@@ -26,7 +28,11 @@ mod recorder;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod sandbox;
+#[cfg(test)]
 mod schedules;
+#[cfg(test)]
+mod secrets;
 #[cfg(test)]
 mod stock;
 #[cfg(test)]

@@ -1,0 +1,91 @@
+//! How a provider feels: for tests of what the shop does when one is not well. A mood is forgotten with the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use payments::Kind;
+
+/// How a provider answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// As it should.
+    Well,
+    /// With 503, and nothing is done.
+    Down,
+    /// Never, and nothing is done.
+    Slow,
+    /// With 200 and a page that means nothing; nothing is done.
+    Rubbish,
+    /// It does what was asked, and signs the answer wrongly. Stripe, which signs nothing, answers rubbish instead.
+    WrongSignature,
+}
+
+impl Mood {
+    /// The mood of that name: `well`, `down`, `slow`, `rubbish` or `wrong-signature`.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "well" => Self::Well,
+            "down" => Self::Down,
+            "slow" => Self::Slow,
+            "rubbish" => Self::Rubbish,
+            "wrong-signature" => Self::WrongSignature,
+            _ => return None,
+        })
+    }
+}
+
+/// The moods of all providers. Copies share them.
+#[derive(Clone, Default)]
+pub(super) struct Moods(Arc<Mutex<BTreeMap<Kind, Spell>>>);
+
+struct Spell {
+    mood: Mood,
+    calls_left: Option<u32>,
+}
+
+impl Moods {
+    pub(super) fn set(&self, kind: Kind, mood: Mood, calls: Option<u32>) {
+        let mut moods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        moods.insert(kind, Spell { mood, calls_left: calls });
+    }
+
+    /// The mood that the next call meets.
+    pub(super) fn next(&self, kind: Kind) -> Mood {
+        let mut moods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match moods.get_mut(&kind) {
+            None => Mood::Well,
+            Some(Spell { mood, calls_left: None }) => *mood,
+            Some(Spell { mood, calls_left: Some(left) }) => match left.checked_sub(1) {
+                Some(fewer) => {
+                    *left = fewer;
+                    *mood
+                }
+                None => Mood::Well,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mood_lasts_as_long_as_it_was_told_to() {
+        let moods = Moods::default();
+        assert_eq!(moods.next(Kind::Stripe), Mood::Well);
+        moods.set(Kind::Stripe, Mood::Down, Some(2));
+        moods.set(Kind::Alipay, Mood::Slow, None);
+        let stripe: Vec<Mood> = (0..3).map(|_| moods.next(Kind::Stripe)).collect();
+        assert_eq!(stripe, [Mood::Down, Mood::Down, Mood::Well]);
+        assert!((0..5).all(|_| moods.next(Kind::Alipay) == Mood::Slow));
+        moods.set(Kind::Alipay, Mood::Well, None);
+        assert_eq!(moods.next(Kind::Alipay), Mood::Well);
+    }
+
+    #[test]
+    fn moods_have_names() {
+        assert_eq!(Mood::parse("wrong-signature"), Some(Mood::WrongSignature));
+        assert_eq!(Mood::parse("angry"), None);
+    }
+}

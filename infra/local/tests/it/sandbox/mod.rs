@@ -1,0 +1,7 @@
+//! The providers' sandbox, as a merchant meets it: through the payments crate, over the wire.
+
+mod keeping;
+mod lives;
+mod moods;
+mod notices;
+mod rules;
