@@ -13,6 +13,7 @@ pub mod endpoint;
 pub mod engine;
 pub mod gateway;
 pub mod host;
+mod html;
 pub mod iam;
 pub mod invoke;
 pub mod run;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::routes::route_key;
+use crate::html::escape;
 use crate::template::model::Stack;
 
 const STYLE: &str = "
@@ -59,7 +60,8 @@ curl -s http://{host}/seckill -H "authorization: Bearer $TOKEN" -H 'content-type
 curl -s http://{host}/orders -H "authorization: Bearer $TOKEN"
 </pre>
 <p>An operator's token has a scope: <code>-d '{{"sub": "me", "scope": "seckill/admin"}}'</code>.
-The state of everything: <a href="/_local/stack"><code>/_local/stack</code></a>.</p>
+The state of everything: <a href="/_local/stack"><code>/_local/stack</code></a>.
+Alipay, WeChat Pay and Stripe are played by a sandbox: <a href="/_sandbox"><code>/_sandbox</code></a>.</p>
 <h2>Routes</h2>
 <table><thead><tr><th>Route</th><th>Function</th><th>Access</th></tr></thead><tbody>
 {rows}</tbody></table>
@@ -70,10 +72,6 @@ The state of everything: <a href="/_local/stack"><code>/_local/stack</code></a>.
         tables = stack.tables.len(),
         queues = stack.queues.len(),
     )
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The door: API Gateway's HTTP API and WebSocket API on one loopback port, and the few things beside them that only
-//! exist locally (`/_local`, the issuer's documents, the web pages).
+//! exist locally (`/_local`, the issuer's documents, the web pages, the payment providers' sandbox).
 //!
 //! Functions are reached through [`Invoker`] alone, so what stands behind it, processes or closures, plays no part here.
 
@@ -38,6 +38,7 @@ pub use websocket::{Connections, MAX_CONNECTIONS};
 
 use crate::clock::Clock;
 use crate::invoke::Invoker;
+use crate::sandbox::{self, Sandbox};
 use crate::template::model::{HttpApi, Stack};
 use http_api::HttpGateway;
 use text::Ids;
@@ -67,6 +68,8 @@ pub struct GatewayConfig {
     pub web: Option<PathBuf>,
     /// Figures for `/_local/stack`.
     pub live: LiveReport,
+    /// The payment providers, below `/_sandbox`.
+    pub sandbox: Option<Sandbox>,
 }
 
 impl std::fmt::Debug for GatewayConfig {
@@ -108,6 +111,7 @@ struct Inner {
     clock: Clock,
     web: Option<PathBuf>,
     live: LiveReport,
+    sandbox: Option<Sandbox>,
 }
 
 impl Gateway {
@@ -160,7 +164,7 @@ impl Inner {
         port: u16,
         stopping: watch::Receiver<bool>,
     ) -> Result<(TcpListener, Self), GatewayError> {
-        let GatewayConfig { listener, stack, invoker, clock, connections, issuer, web, live } = config;
+        let GatewayConfig { listener, stack, invoker, clock, connections, issuer, web, live, sandbox } = config;
         let ids = Arc::new(Ids::new()?);
         let http = stack.http_api.clone().map(|api| HttpGateway {
             api_id: api_id(&api),
@@ -177,13 +181,15 @@ impl Inner {
         let websocket = stack.websocket_api.clone().map(|api| {
             Arc::new(WebSocketGateway::new(api, invoker, connections.clone(), clock.clone(), ids, stopping))
         });
-        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live }))
+        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, sandbox }))
     }
 
     async fn respond(&self, request: Request<Body>, peer: SocketAddr) -> axum::response::Response {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path();
-        if path == "/_local" || path.starts_with("/_local/") || Connections::is_management_path(path) {
+        let is_below =
+            |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if is_below("/_local") || is_below(sandbox::PATH) || Connections::is_management_path(path) {
             return self.respond_locally(parts, body, peer).await.map(Body::from);
         }
         if let (Some(websocket), true) = (&self.websocket, path == "/ws" || path.starts_with("/ws/")) {
@@ -214,6 +220,8 @@ impl Inner {
         let body = body.to_bytes();
         if Connections::is_management_path(parts.uri.path()) {
             self.connections.manage(Request::from_parts(parts, body)).await
+        } else if let (Some(sandbox), true) = (&self.sandbox, parts.uri.path().starts_with(sandbox::PATH)) {
+            sandbox.serve(Request::from_parts(parts, body)).await
         } else {
             self.local(&parts, &body).await
         }

@@ -30,12 +30,15 @@ use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
 use crate::host::{AccessKey, Host, HostConfig, HostLimits};
 use crate::iam::{self, Denied, Policies};
 use crate::invoke::Invoker;
+use crate::sandbox::{self, Delivery};
 use crate::sources::{RunningSources, Sources};
 use crate::template;
 use crate::template::model::Stack;
 
 /// How often expired items and messages are deleted. AWS takes up to days; a minute shows that it happens.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// The template's parameter that is where the API can be reached from outside, which providers send their notices to.
+const PUBLIC_URL: &str = "PublicUrl";
 /// How long invocations of the event sources may take to end when the cloud stops.
 const SOURCES_GRACE: Duration = Duration::from_secs(3);
 
@@ -43,6 +46,7 @@ const SOURCES_GRACE: Duration = Duration::from_secs(3);
 pub struct LocalCloud {
     stack: Arc<Stack>,
     gateway: Gateway,
+    delivery: Delivery,
     sources: RunningSources,
     host: SharedHost,
     invoker: Invoker,
@@ -70,17 +74,21 @@ impl std::fmt::Debug for LocalCloud {
 impl LocalCloud {
     /// Starts everything. When it returns, the API answers.
     pub async fn start(options: &Options) -> Result<Self, StartError> {
+        // First of all the port: the template may want to know where it will be.
+        let listener = listen(options.port).await?;
+        let address = listener.local_addr().map_err(|source| StartError::Listen { port: options.port, source })?;
+        let base_url = format!("http://{address}");
         let parameters: BTreeMap<String, String> = options.parameters.iter().cloned().collect();
-        let stack = Arc::new(template::read(&options.template, &parameters)?);
+        let own = BTreeMap::from([(PUBLIC_URL.to_owned(), base_url.clone())]);
+        let stack = Arc::new(template::read_with(&options.template, &parameters, &own)?);
         for name in &options.logs {
             functions_named(&stack, name)?;
         }
         let data = DataDir::open(&options.data_dir, options.fresh)?;
-        let listener = listen(options.port).await?;
         let clock = Clock::wall();
         let cloud = Cloud::open(data.path(), clock.clone())
             .map_err(|source| StartError::Open { directory: data.path().display().to_string(), source })?;
-        cloud.provision(&stack).await?;
+        cloud.provision_with(&stack, &format!("{base_url}{}", sandbox::PATH)).await?;
 
         let policies = Arc::new(Policies::from_stack(&stack));
         let connections = Connections::default();
@@ -108,9 +116,24 @@ impl LocalCloud {
             issuer: Arc::new(Issuer::open(data.path())?),
             web: web_directory(&options.template),
             live: live_report(&cloud, &stack, &host, endpoint.url()),
+            sandbox: Some(cloud.sandbox.clone()),
         })?;
+        let delivery = Delivery::start(cloud.sandbox.clone());
         let sweeper = tokio::spawn(sweep(cloud.clone()));
-        Ok(Self { stack, gateway, sources, host, invoker, endpoint, policies, sweeper, cloud, logs_dir, data })
+        Ok(Self {
+            stack,
+            gateway,
+            delivery,
+            sources,
+            host,
+            invoker,
+            endpoint,
+            policies,
+            sweeper,
+            cloud,
+            logs_dir,
+            data,
+        })
     }
 
     /// Where the API is: `http://127.0.0.1:PORT`.
@@ -165,9 +188,11 @@ impl LocalCloud {
         summary::write(&summary::Facts { cloud: self, options, demo, colours })
     }
 
-    /// Stops in order: no more requests, no more events, functions, engines.
+    /// Stops in order: no more notices, no more requests, no more events, functions, engines.
     pub async fn stop(self) {
-        let Self { gateway, sources, host, endpoint, sweeper, .. } = self;
+        let Self { gateway, delivery, sources, host, endpoint, sweeper, .. } = self;
+        // Before the gateway: a notice to a closed door would count as refused.
+        delivery.stop().await;
         gateway.stop().await;
         sources.stop(SOURCES_GRACE).await;
         let host = host.write().unwrap_or_else(PoisonError::into_inner).take();

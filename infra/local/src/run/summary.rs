@@ -24,6 +24,7 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
     if cloud.stack().websocket_api.is_some() {
         lines.push(("WebSocket", format!("{}/ws?token=…", url.replacen("http", "ws", 1))));
     }
+    lines.push(("Payments", format!("{url}/_sandbox  (Alipay, WeChat Pay and Stripe, played)")));
     lines.push(("State", format!("{url}/_local/stack")));
     lines.push(("Data", format!("{}  (kept between runs; --fresh starts over)", options.data_dir.display())));
     lines.push(("Logs", format!("{}/FUNCTION.log  (--logs all shows them here)", cloud.logs_dir().display())));

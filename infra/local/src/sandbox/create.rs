@@ -153,11 +153,13 @@ pub(super) fn end(db: &Transaction<'_>, side: &Side, kept: &mut Kept, why: Ended
     if kept.opened { notices::tell(db, side, kept, happened, None, now) } else { Ok(()) }
 }
 
-/// Ends payments whose time has run out; the next call ends the rest.
-pub(super) fn expire(db: &Transaction<'_>, side: &Side, now: Now) -> Done<()> {
+/// Ends payments whose time has run out, at most 200 at once. Whether there may be more: the next call ends those.
+pub(super) fn expire(db: &Transaction<'_>, side: &Side, now: Now) -> Done<bool> {
     const AT_ONCE: usize = 200;
-    for mut kept in rows::overdue(db, now, AT_ONCE)? {
+    let overdue = rows::overdue(db, now, AT_ONCE)?;
+    let more = overdue.len() == AT_ONCE;
+    for mut kept in overdue {
         end(db, side, &mut kept, Ended::Expired, now)?;
     }
-    Ok(())
+    Ok(more)
 }

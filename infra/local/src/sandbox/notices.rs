@@ -164,7 +164,7 @@ impl Sandbox {
         let (side, now) = (self.side().await?, self.now());
         let signer = std::sync::Arc::clone(&side);
         let due = self.database.transaction(move |db| {
-            create::expire(db, &signer, now)?;
+            let more = create::expire(db, &signer, now)?;
             let mut found = db.prepare_cached(
                 "SELECT n.id, p.provider, n.happened, n.told, n.tries FROM sandbox_notices n
                  JOIN sandbox_payments p ON p.id = n.payment
@@ -175,18 +175,23 @@ impl Sandbox {
             while let Some(row) = rows.next()? {
                 due.push(waiting(row)?);
             }
-            Ok::<_, SandboxError>(due)
+            Ok::<_, SandboxError>((due, more))
         });
-        Ok(due.await?.into_iter().filter_map(|notice| notice.signed(&side, now)).collect())
+        let (due, more) = due.await?;
+        if more {
+            self.changed();
+        }
+        Ok(due.into_iter().filter_map(|notice| notice.signed(&side, now)).collect())
     }
 
-    /// When the next notice is due, or the next payment ends unpaid, which may make one.
+    /// The next moment after this one at which a notice is due, or a payment ends unpaid, which may make one.
     pub async fn next_notice_ms(&self) -> Result<Option<i64>, SandboxError> {
-        let soonest = self.database.transaction(|db| {
+        let now = self.now();
+        let soonest = self.database.transaction(move |db| {
             let text = "SELECT min(at) FROM (
-                SELECT min(due_ms) AS at FROM sandbox_notices WHERE due_ms IS NOT NULL
-                UNION ALL SELECT min(expires_ms) FROM sandbox_payments WHERE open = 1)";
-            Ok::<_, SandboxError>(db.prepare_cached(text)?.query_row([], |row| row.get(0))?)
+                SELECT min(due_ms) AS at FROM sandbox_notices WHERE due_ms > ?1
+                UNION ALL SELECT min(expires_ms) FROM sandbox_payments WHERE open = 1 AND expires_ms > ?1)";
+            Ok::<_, SandboxError>(db.prepare_cached(text)?.query_row([now.ms], |row| row.get(0))?)
         });
         soonest.await
     }

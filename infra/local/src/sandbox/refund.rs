@@ -41,8 +41,11 @@ pub(super) fn refund(db: &Transaction<'_>, side: &Side, kind: Kind, wanted: Refu
     rows::insert_refund(db, kind, &wanted, now)?;
     rows::book(db, &kept, Some(&wanted), now)?;
     if kept.payment.state == State::Refunded {
-        // WeChat Pay v3 tells whom the refund names, the others whom the payment named.
-        let url = if kind == Kind::WechatV3 { Some(wanted.notify_url.clone().unwrap_or_default()) } else { None };
+        // WeChat Pay tells whom the refund names, the others whom the payment named.
+        let url = match kind {
+            Kind::WechatV3 | Kind::WechatV2 => Some(wanted.notify_url.clone().unwrap_or_default()),
+            Kind::Alipay | Kind::Stripe => None,
+        };
         notices::tell(db, side, &kept, Happened::Refunded, url, now)?;
     }
     Ok(Decision::Refunded(kept.payment, wanted, true))

@@ -61,13 +61,31 @@ const MOST_BYTES: usize = 1_048_576;
 
 /// Reads the template at `path`, with values for its parameters.
 pub fn read(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
+    read_with(path, parameters, &BTreeMap::new())
+}
+
+/// The same, with values for parameters that the template may have and nobody gave.
+pub fn read_with(
+    path: &Path,
+    parameters: &BTreeMap<String, String>,
+    if_declared: &BTreeMap<String, String>,
+) -> Result<Stack, TemplateError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| TemplateError::Unreadable { path: path.to_owned(), source })?;
-    read_str(&path.display().to_string(), &text, parameters)
+    read_text(&path.display().to_string(), &text, parameters, if_declared)
 }
 
 /// Reads a template's text; `name` is the file's name in messages.
 pub fn read_str(name: &str, text: &str, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
+    read_text(name, text, parameters, &BTreeMap::new())
+}
+
+fn read_text(
+    name: &str,
+    text: &str,
+    parameters: &BTreeMap<String, String>,
+    if_declared: &BTreeMap<String, String>,
+) -> Result<Stack, TemplateError> {
     let read = || {
         if text.len() > MOST_BYTES {
             return error::wrong(
@@ -76,14 +94,14 @@ pub fn read_str(name: &str, text: &str, parameters: &BTreeMap<String, String>) -
             );
         }
         let root = yaml::parse(text)?;
-        Ok((stack::read(&root, parameters)?, root))
+        let mut values = parameters.clone();
+        for (key, value) in if_declared.iter().filter(|(key, _)| declared(&root).contains(&key.as_str())) {
+            values.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        Ok((stack::read(&root, &values)?, root))
     };
     let (stack, root) = read().map_err(|problem| problem.in_file(name))?;
-    let declared: Vec<&str> = root
-        .get("Parameters")
-        .and_then(yaml::Node::as_map)
-        .map(|entries| entries.iter().map(|entry| entry.key.as_str()).collect())
-        .unwrap_or_default();
+    let declared = declared(&root);
     match parameters.keys().find(|key| !declared.contains(&key.as_str())) {
         Some(key) => Err(TemplateError::UnknownParameter {
             file: name.to_owned(),
@@ -92,4 +110,10 @@ pub fn read_str(name: &str, text: &str, parameters: &BTreeMap<String, String>) -
         }),
         None => Ok(stack),
     }
+}
+
+/// The names of the template's parameters.
+fn declared(root: &yaml::Node) -> Vec<&str> {
+    let entries = root.get("Parameters").and_then(yaml::Node::as_map);
+    entries.map(|entries| entries.iter().map(|entry| entry.key.as_str()).collect()).unwrap_or_default()
 }

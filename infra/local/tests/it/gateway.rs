@@ -11,8 +11,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use local_cloud::clock::Clock;
+use local_cloud::engine::Cloud;
 use local_cloud::gateway::{Connections, Gateway, GatewayConfig, Issuer};
 use local_cloud::invoke::{FunctionError, Invoker, Outcome};
+use local_cloud::sandbox::Sandbox;
 use local_cloud::template::model::{Cors, HttpApi, JwtAuthorizer, Route, Stack, Throttle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -33,8 +35,23 @@ pub(crate) async fn start(stack: Stack, invoker: Invoker) -> Running {
     start_with(stack, invoker, None).await
 }
 
+/// A gateway to the providers' sandbox of these engines, and to nothing else.
+pub(crate) async fn start_sandbox(cloud: &Cloud) -> Running {
+    let invoker: Invoker = Arc::new(|_, _| Box::pin(async { Outcome::Throttled }));
+    start_on(cloud.clock.clone(), Stack::default(), invoker, None, Some(cloud.sandbox.clone())).await
+}
+
 async fn start_with(stack: Stack, invoker: Invoker, web: Option<std::path::PathBuf>) -> Running {
-    let clock = Clock::driven(START_MS);
+    start_on(Clock::driven(START_MS), stack, invoker, web, None).await
+}
+
+async fn start_on(
+    clock: Clock,
+    stack: Stack,
+    invoker: Invoker,
+    web: Option<std::path::PathBuf>,
+    sandbox: Option<Sandbox>,
+) -> Running {
     let config = GatewayConfig {
         listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
         stack: Arc::new(stack),
@@ -44,6 +61,7 @@ async fn start_with(stack: Stack, invoker: Invoker, web: Option<std::path::PathB
         issuer: Arc::clone(&ISSUER),
         web,
         live: Arc::new(|| Box::pin(async { json!({"queues": {"orders": 3}}) })),
+        sandbox,
     };
     let client = Client::builder(TokioExecutor::new()).build_http();
     Running { gateway: Gateway::start(config).unwrap(), clock, client }

@@ -20,6 +20,8 @@ mod host;
 #[cfg(test)]
 mod merchant;
 #[cfg(test)]
+mod paying;
+#[cfg(test)]
 mod queue_source;
 #[cfg(test)]
 mod queues;

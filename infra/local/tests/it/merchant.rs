@@ -62,8 +62,13 @@ impl Merchant {
     }
 
     pub(crate) async fn over(wire: Wire) -> Self {
+        Self::at(wire, IN_PROCESS_URL).await
+    }
+
+    /// A merchant whose settings say that the sandbox is at this address.
+    pub(crate) async fn at(wire: Wire, base_url: &str) -> Self {
         let cloud = wire.cloud().clone();
-        let settings = cloud.sandbox.settings(IN_PROCESS_URL).await.expect("settings");
+        let settings = cloud.sandbox.settings(base_url).await.expect("settings");
         Self { cloud, wire, settings: serde_json::from_str(&settings).expect("JSON") }
     }
 
