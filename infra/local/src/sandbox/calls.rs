@@ -131,7 +131,7 @@ fn once_only(
     nonce: &Nonce,
 ) -> Result<HttpAnswer, SandboxError> {
     let Some((key, request)) = call.once.clone() else { return decide(db, side, call, now, nonce) };
-    if let Some((known, answer)) = rows::kept_answer(db, &key)? {
+    if let Some((known, answer)) = rows::kept_answer(db, &key, now)? {
         if known != request {
             let message = format!("Keys for idempotent requests can only be used with the same parameters: {key}");
             let error = json!({"error": {"type": "idempotency_error", "message": message}});

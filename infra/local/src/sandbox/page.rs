@@ -13,7 +13,7 @@ const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0; min-height: 100vh; background: var(--soft); }
 header { background: var(--brand); color: #fff; padding: 1rem 1.25rem; font-weight: 600; }
 header small { font-weight: 400; opacity: .85; float: right; line-height: 1.5rem; }
-main { max-width: 26rem; margin: 1.5rem auto; padding: 1.5rem 1.25rem; background: Canvas; border-radius: 1rem;
+main { max-width: 26rem; width: calc(100% - 1.5rem); margin: 1.5rem auto; padding: 1.5rem 1.25rem; background: Canvas; border-radius: 1rem;
   box-shadow: 0 2px 16px #0002; }
 main.wide { max-width: 60rem; overflow-x: auto; }
 h1 { font-size: 1.05rem; font-weight: 500; margin: 0; overflow-wrap: anywhere; }
@@ -21,12 +21,13 @@ h1 { font-size: 1.05rem; font-weight: 500; margin: 0; overflow-wrap: anywhere; }
 dl { display: grid; grid-template-columns: auto 1fr; gap: .35rem 1rem; margin: 0 0 1.25rem; padding-top: 1rem;
   border-top: 1px solid var(--line); font-size: .9rem; }
 dt { opacity: .65; } dd { margin: 0; text-align: right; overflow-wrap: anywhere; }
+dd.number { font: .8rem/1.7 ui-monospace, monospace; }
 .state { font-weight: 600; padding: .75rem 1rem; border-radius: .6rem; background: var(--soft); margin: 0 0 1rem; }
 .PAID { color: var(--good); } .CLOSED, .REFUNDED { color: var(--bad); }
 button, .back { display: block; width: 100%; padding: .85rem; border-radius: .6rem; border: 1px solid var(--line);
   background: transparent; color: inherit; font: inherit; font-weight: 600; text-align: center; text-decoration: none;
   cursor: pointer; margin-top: .6rem; }
-button.main, .back { background: var(--brand); border-color: var(--brand); color: #fff; }
+button.main, .state ~ .back { background: var(--brand); border-color: var(--brand); color: #fff; }
 details { margin-top: 1.25rem; font-size: .9rem; } summary { opacity: .65; cursor: pointer; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 td, th { text-align: left; padding: .4rem .75rem .4rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
@@ -48,7 +49,7 @@ fn brand(provider: &str) -> (&'static str, &'static str) {
 pub(super) fn payment(view: &PaymentView) -> String {
     let (provider, colour) = brand(&view.provider);
     let mut body = format!(
-        "<h1>{}</h1>\n<div class=\"amount\">{}</div>\n<dl><dt>Order number</dt><dd>{}</dd>\n<dt>Pay until</dt><dd>{}</dd>",
+        "<h1>{}</h1>\n<div class=\"amount\">{}</div>\n<dl><dt>Order number</dt><dd class=\"number\">{}</dd>\n<dt>Pay until</dt><dd>{}</dd>",
         escape(&view.title),
         escape(&money(view.amount, &view.currency)),
         escape(&view.number),
@@ -56,7 +57,7 @@ pub(super) fn payment(view: &PaymentView) -> String {
     );
     // Writing to a String cannot fail.
     if let Some(transaction) = &view.transaction {
-        let _ = write!(body, "\n<dt>Transaction</dt><dd>{}</dd>", escape(transaction));
+        let _ = write!(body, "\n<dt>Transaction</dt><dd class=\"number\">{}</dd>", escape(transaction));
     }
     let _ = write!(body, "</dl>\n{}", standing(view));
     if let Some(url) = view.return_url.as_deref().filter(|url| is_web(url)) {

@@ -214,18 +214,42 @@ pub(super) fn book(db: &Transaction<'_>, kept: &Kept, refund: Option<&Refund>, n
     Ok(())
 }
 
-/// The answer that Stripe keeps for an idempotency key: the request's fingerprint and the body.
-pub(super) fn kept_answer(db: &Transaction<'_>, key: &str) -> Done<Option<(String, String)>> {
-    let mut found = db.prepare_cached("SELECT request, answer FROM sandbox_answers WHERE key = ?1")?;
-    Ok(found.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
-}
-
 /// How long Stripe keeps an answer: "at least 24 hours".
 const KEPT_FOR_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The answer that Stripe keeps for an idempotency key: the request's fingerprint and the body.
+pub(super) fn kept_answer(db: &Transaction<'_>, key: &str, now: Now) -> Done<Option<(String, String)>> {
+    let mut found = db.prepare_cached("SELECT request, answer FROM sandbox_answers WHERE key = ?1 AND at_ms >= ?2")?;
+    let since_ms = now.ms.saturating_sub(KEPT_FOR_MS);
+    Ok(found.query_row(params![key, since_ms], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
 
 pub(super) fn keep_answer(db: &Transaction<'_>, key: &str, request: &str, answer: &str, now: Now) -> Done<()> {
     db.prepare_cached("DELETE FROM sandbox_answers WHERE at_ms < ?1")?.execute([now.ms.saturating_sub(KEPT_FOR_MS)])?;
     db.prepare_cached("INSERT INTO sandbox_answers (key, request, answer, at_ms) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![key, request, answer, now.ms])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::engine::Cloud;
+
+    #[tokio::test]
+    async fn money_that_moved_stays_on_the_books() {
+        let cloud = Cloud::in_memory(Clock::driven(0)).unwrap();
+        let change = |text: &'static str| {
+            cloud.sandbox.database.transaction(move |db| Ok::<_, SandboxError>(db.execute(text, [])?))
+        };
+        let columns = "(provider, number, transaction_id, amount, currency, at_ms)";
+        let entry = format!("INSERT INTO sandbox_money {columns} VALUES ('alipay', 'A-1', 't', 1, 'CNY', 0)");
+        change(entry.leak()).await.unwrap();
+        for text in ["UPDATE sandbox_money SET amount = 2", "DELETE FROM sandbox_money"] {
+            let error = change(text).await.unwrap_err();
+            assert!(error.to_string().contains("stays on the books"), "{error}");
+        }
+        assert_eq!(cloud.sandbox.money().await.unwrap().len(), 1);
+    }
 }

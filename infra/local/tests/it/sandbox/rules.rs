@@ -83,6 +83,21 @@ async fn stripe_goes_by_the_idempotency_key() {
 }
 
 #[tokio::test]
+async fn stripe_forgets_an_idempotency_key_after_a_day() {
+    let merchant = Merchant::new().await;
+    let started = merchant.create(Kind::Stripe).await;
+    let paid = merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
+    let whole = merchant.refund_request(&started, &paid.transaction.expect("a transaction"), "R-1");
+    let part = RefundRequest { amount: 3000, ..whole };
+    for (after, refunds) in [(Duration::ZERO, 1), (Duration::from_secs(24 * 3600), 1), (Duration::from_secs(1), 2)] {
+        merchant.pass(after);
+        assert_eq!(merchant.refund(Kind::Stripe, &part).await, Ok(Refunding::Refunded));
+        let books = merchant.cloud.sandbox.money().await.expect("the books");
+        assert_eq!(books.iter().filter(|entry| entry.refund.is_some()).count(), refunds, "{after:?}");
+    }
+}
+
+#[tokio::test]
 async fn wechat_v2_closes_no_payment_in_its_first_five_minutes() {
     let merchant = Merchant::new().await;
     let started = merchant.create(Kind::WechatV2).await;
