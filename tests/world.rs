@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use domain::Timestamp;
 use domain::bucket::Bucket;
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
@@ -26,6 +27,7 @@ use local_cloud::engine::sqs::Receive;
 use local_cloud::template;
 use local_cloud::template::model::Stack;
 use local_cloud::wire::{Call, Fault, Wire};
+use providers::Providers;
 use store::{Names, Store};
 
 /// When the tests' sales start: 11 November 2026, 00:00 in China.
@@ -46,6 +48,7 @@ pub struct World {
     pub clock: Clock,
     pub wire: Wire,
     pub store: Store,
+    pub providers: Providers,
     faults: Arc<Mutex<Option<Faults>>>,
     names: Names,
     position: Mutex<Option<SequenceNumber>>,
@@ -71,13 +74,25 @@ impl World {
             faults.map_or(Fault::None, |faults| faults(call))
         });
         let store = Store::new(&wire.sdk_config(), names());
-        Self { cloud, clock, wire, store, faults, names: names(), position: Mutex::default(), random: Mutex::new(1) }
+        let providers = providers(&wire);
+        Self {
+            cloud,
+            clock,
+            wire,
+            store,
+            providers,
+            faults,
+            names: names(),
+            position: Mutex::default(),
+            random: Mutex::new(1),
+        }
     }
 
     /// The same engines, over another wire.
     pub fn over(wire: Wire, store: Store) -> Self {
         let world = Self::on(wire.cloud().clone());
-        Self { wire, store, ..world }
+        let providers = providers(&wire);
+        Self { wire, store, providers, ..world }
     }
 
     /// From now on `faults` decides what befalls each call.
@@ -204,7 +219,7 @@ impl World {
             let Ok(input) = serde_json::from_str::<DeadlineInput>(firing.target.input.as_deref().unwrap_or("")) else {
                 continue;
             };
-            if close(&self.store, &input.order_id, Cause::Deadline, self.now()).await.is_ok() {
+            if close(&self.store, &self.providers, &input.order_id, Cause::Deadline, self.now()).await.is_ok() {
                 self.cloud.scheduler.fired(&firing).await.unwrap();
                 handled += 1;
             } else {
@@ -220,7 +235,7 @@ impl World {
     }
 
     pub async fn reconcile(&self) -> flows::reconcile::Report {
-        flows::reconcile::reconcile(&self.store, self.now()).await.unwrap()
+        flows::reconcile::reconcile(&self.store, &self.providers, self.now()).await.unwrap()
     }
 
     pub async fn order(&self, id: &OrderId) -> Option<Order> {
@@ -249,7 +264,15 @@ impl World {
         let client = aws_sdk_dynamodb::Client::new(&self.wire.sdk_config());
         let names = &self.names;
         let mut state = BTreeMap::new();
-        for table in [&names.sales, &names.stock, &names.claims, &names.orders, &names.ledger, &names.availability] {
+        for table in [
+            &names.sales,
+            &names.stock,
+            &names.claims,
+            &names.orders,
+            &names.ledger,
+            &names.accounts,
+            &names.availability,
+        ] {
             let rows = client.scan().table_name(table).consistent_read(true).send().await.unwrap().items.unwrap();
             let mut rows: Vec<String> = rows
                 .into_iter()
@@ -278,8 +301,22 @@ impl World {
 
 /// The names of the template's tables and queues. order-consumer's environment has every one that any function has.
 pub fn names() -> Names {
-    let function = STACK.functions.iter().find(|function| function.binary == "order-consumer").unwrap();
-    Names::from_env(|name| function.environment.get(name).cloned()).unwrap()
+    Names::from_env(|name| function("order-consumer").environment.get(name).cloned()).unwrap()
+}
+
+/// The providers of the sandbox, over a wire.
+fn providers(wire: &Wire) -> Providers {
+    let made = std::sync::atomic::AtomicU64::new(0);
+    let random = move || {
+        let number = made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        u128::from(number).to_be_bytes()
+    };
+    let secret = function("shop").environment.get("PAYMENT_SECRET_ARN").cloned();
+    Providers::new(&wire.sdk_config(), secret, SharedHttpConnector::new(wire.clone()), Arc::new(random))
+}
+
+fn function(binary: &str) -> &'static local_cloud::template::model::Function {
+    STACK.functions.iter().find(|function| function.binary == binary).unwrap()
 }
 
 /// An attribute as text, the same for the same value: maps and sets have no order of their own.

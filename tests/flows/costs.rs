@@ -94,7 +94,7 @@ async fn a_full_bucket_is_one_write_unit() {
     }
     world.consume().await;
     world.wire.forget_calls();
-    close(&world.store, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
+    close(&world.store, &world.providers, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
     assert_eq!(world.cost().1, 3.0);
 }
 

@@ -91,7 +91,7 @@ async fn ordered(world: &World) -> OrderId {
 #[tokio::test]
 async fn cancel() {
     holds_everywhere(ordered, async |world, order| {
-        close(&world.store, order, Cause::Buyer, world.now()).await.unwrap();
+        close(&world.store, &world.providers, order, Cause::Buyer, world.now()).await.unwrap();
     })
     .await;
 }
@@ -104,7 +104,7 @@ async fn timeout() {
         order
     };
     holds_everywhere(given, async |world, order| {
-        close(&world.store, order, Cause::Deadline, world.now()).await.unwrap();
+        close(&world.store, &world.providers, order, Cause::Deadline, world.now()).await.unwrap();
     })
     .await;
 }
@@ -165,7 +165,7 @@ async fn a_close_that_stops_anywhere_is_finished_by_reconcile() {
         let world = World::new().await;
         let order = ordered(&world).await;
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        let closing = close(&world.store, &order, Cause::Buyer, world.now());
+        let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now());
         assert!(stopped(&world, number, Fault::AppliedThenStops, closing).await);
         world.mend();
         world.pass(61);

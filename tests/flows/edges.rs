@@ -96,7 +96,9 @@ async fn a_buyer_may_buy_again_after_a_cancel_and_after_a_timeout() {
         let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some(&key))).await.unwrap().order;
         world.consume().await;
         if round % 2 == 0 {
-            flows::close::close(&world.store, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+            flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now())
+                .await
+                .unwrap();
         } else {
             world.pass(901);
         }
@@ -180,7 +182,7 @@ async fn a_sold_out_item_opens_again_on_every_running_function() {
     world.settle_down().await;
 
     // A cancel: the same.
-    flows::close::close(&world.store, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
     world.stream().await;
     world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
     environments[3].purchase(&world.asks(&offer, "c", 1, None)).await.unwrap();
@@ -277,7 +279,9 @@ async fn a_bucket_found_too_empty_is_tried_again_after_a_second() {
     world.settle_down().await;
     let refused = seckill.purchase(&world.asks(&offer, "alice", 2, None)).await;
     assert!(matches!(refused, Err(Refusal::SoldOut { available: 1 })), "{refused:?}");
-    flows::close::close(&world.store, &greedy, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::close::close(&world.store, &world.providers, &greedy, flows::close::Cause::Buyer, world.now())
+        .await
+        .unwrap();
     world.stream().await;
     world.pass(1);
     seckill.purchase(&world.asks(&offer, "alice", 2, None)).await.unwrap();

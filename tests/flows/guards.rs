@@ -110,12 +110,16 @@ async fn a_late_close_leaves_the_next_order_alone() {
     let offer = world.sale(10, 1).await;
     let first = world.buys(&offer, "alice").await;
     world.settle_down().await;
-    let closed = flows::close::close(&world.store, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    let closed = flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Buyer, world.now())
+        .await
+        .unwrap();
     assert!(matches!(closed, flows::close::Closing::Closed(_)));
     world.pass(1);
     let second = world.buys(&offer, "alice").await;
     world.settle_down().await;
-    let again = flows::close::close(&world.store, &first, flows::close::Cause::Deadline, world.now()).await.unwrap();
+    let again = flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Deadline, world.now())
+        .await
+        .unwrap();
     assert!(matches!(again, flows::close::Closing::Before(_)));
     assert_eq!(claim_of(&world, &offer, &second).await.unwrap().order, second);
     assert_eq!(world.figures(&offer).await, (9, 1, 0));
@@ -192,7 +196,7 @@ async fn a_sale_is_looked_after_while_anything_is_held_or_unknown() {
     world.settle_down().await;
     world.pass(602);
     assert_eq!(world.reconcile().await.settled, 0, "an order may still be paid");
-    flows::close::close(&world.store, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
     world.settle_down().await;
 
     let stock = world.names().stock.clone();
@@ -266,7 +270,9 @@ async fn a_deadline_closes_nothing_before_its_time() {
     let id = world.buys(&offer, "alice").await;
     world.consume().await;
     let pay_by = world.order(&id).await.unwrap().pay_by;
-    let look = async |now| flows::close::close(&world.store, &id, flows::close::Cause::Deadline, now).await.unwrap();
+    let look = async |now| {
+        flows::close::close(&world.store, &world.providers, &id, flows::close::Cause::Deadline, now).await.unwrap()
+    };
     let early = pay_by - jiff::SignedDuration::from_millis(1);
     assert!(matches!(look(early).await, flows::close::Closing::NotDue(_)));
     assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);

@@ -165,7 +165,7 @@ async fn a_key_that_got_nothing_may_try_again() {
     assert!(matches!(refused, Err(Refusal::SoldOut { available: 0 })), "{refused:?}");
     let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
     assert_eq!(claims, domain::claim::BuyerClaims::default());
-    flows::close::close(&world.store, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
     world.stream().await;
     world.pass(1);
     let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;

@@ -21,7 +21,7 @@ async fn cancel_against_timeout() {
         let closing = |cause| {
             let (world, id) = (world.clone(), id.clone());
             let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
-            tokio::spawn(async move { close(&world.store, &id, cause, now).await.unwrap() })
+            tokio::spawn(async move { close(&world.store, &world.providers, &id, cause, now).await.unwrap() })
         };
         let (one, other) = tokio::join!(closing(Cause::Buyer), closing(Cause::Deadline));
         let closed = [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, Closing::Closed(_)));
@@ -42,7 +42,9 @@ async fn timeout_against_a_second_press() {
         let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
         let (closer, presser) = (world.clone(), world.clone());
         let (to_close, wanted) = (id.clone(), offer.clone());
-        let closing = tokio::spawn(async move { close(&closer.store, &to_close, Cause::Deadline, now).await.unwrap() });
+        let closing = tokio::spawn(async move {
+            close(&closer.store, &closer.providers, &to_close, Cause::Deadline, now).await.unwrap()
+        });
         let pressing = tokio::spawn(async move { presser.press(&wanted, "alice").await });
         let (closed, pressed) = (closing.await.unwrap(), pressing.await.unwrap());
         assert!(matches!(closed, Closing::Closed(_)));
@@ -61,7 +63,7 @@ async fn timeout_against_a_second_press() {
             assert_ne!(second, id);
             let order = world.order(&second).await.unwrap();
             assert_eq!(order.status, Status::PendingPayment);
-            close(&world.store, &order.id, Cause::Buyer, world.now()).await.unwrap();
+            close(&world.store, &world.providers, &order.id, Cause::Buyer, world.now()).await.unwrap();
             world.stream().await;
         }
     }
@@ -127,7 +129,7 @@ async fn one_key_many_times_at_once() {
             assert_eq!(world.figures(&offer).await.1, 1, "one unit");
             let order = world.order(&orders[0]).await.unwrap();
             assert_eq!(order.status, Status::PendingPayment);
-            close(&world.store, &order.id, Cause::Buyer, world.now()).await.unwrap();
+            close(&world.store, &world.providers, &order.id, Cause::Buyer, world.now()).await.unwrap();
             world.stream().await;
             world.pass(1);
         }

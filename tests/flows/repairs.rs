@@ -13,7 +13,7 @@ async fn lively(world: &World) -> domain::ids::Offer {
     }
     let cancelled = world.buys(&offer, "cancelled").await;
     world.settle_down().await;
-    close(&world.store, &cancelled, Cause::Buyer, world.now()).await.unwrap();
+    close(&world.store, &world.providers, &cancelled, Cause::Buyer, world.now()).await.unwrap();
     world.settle_down().await;
     offer
 }
@@ -186,7 +186,7 @@ async fn a_half_closed_order_is_finished() {
         async |world, offer| {
             let order = world.buys(offer, "half").await;
             world.consume().await;
-            world.store.close_order(&order, domain::order::Reason::Cancelled, world.now(), None).await.unwrap();
+            world.store.close_order(&order, domain::order::Reason::Cancelled, world.now(), None, None).await.unwrap();
         },
         61,
     )

@@ -119,7 +119,7 @@ mod tests {
 
     fn change(bucket: BucketNo, old_free: Option<u32>, free: u32) -> Change {
         let offer = Offer { sale: "s".parse().unwrap(), item: "i".parse().unwrap() };
-        let with = |free| Bucket { cap: 24, free, sold: 24 - free, holders: BTreeMap::new() };
+        let with = |free| Bucket { free, sold: 24 - free, ..Bucket::new(24) };
         Change { offer, bucket, old: old_free.map(with), new: with(free) }
     }
 

@@ -113,6 +113,10 @@ pub struct Bucket {
     /// Units held for orders that are not paid yet.
     #[serde(default)]
     pub holders: BTreeMap<OrderId, u32>,
+    /// Whose the sold units are. An order that is in here never holds again: a hold that wandered and arrives after its order was
+    /// paid for finds it.
+    #[serde(default, rename = "soldTo")]
+    pub sold_to: BTreeMap<OrderId, u32>,
 }
 
 impl Bucket {
@@ -128,7 +132,9 @@ impl Bucket {
 
     /// Whether every unit is somewhere.
     pub fn adds_up(&self) -> bool {
-        u64::from(self.free) + u64::from(self.held()) + u64::from(self.sold) == u64::from(self.cap)
+        let sold_to: u64 = self.sold_to.values().copied().map(u64::from).sum();
+        sold_to == u64::from(self.sold)
+            && u64::from(self.free) + u64::from(self.held()) + u64::from(self.sold) == u64::from(self.cap)
     }
 }
 
@@ -156,6 +162,10 @@ pub enum MovementKind {
     Confirm,
     /// Held → free.
     RollBack,
+    /// Free → sold: a closed order was paid late, and could be had again.
+    Revive,
+    /// Sold → free.
+    Refund,
 }
 
 impl MovementKind {
@@ -165,11 +175,13 @@ impl MovementKind {
             Self::Deduct => "STOCK#DEDUCT",
             Self::Confirm => "STOCK#CONFIRM",
             Self::RollBack => "STOCK#ROLLBACK",
+            Self::Revive => "STOCK#REVIVE",
+            Self::Refund => "STOCK#REFUND",
         }
     }
 }
 
-/// What one change of a bucket did, by its holders before and after. A bucket's first appearance moves nothing.
+/// What one change of a bucket did, by whose its units were before and after. A bucket's first appearance moves nothing.
 pub fn movements(old: Option<&Bucket>, new: &Bucket) -> Vec<Movement> {
     let Some(old) = old else { return Vec::new() };
     let moved = |order: &OrderId, quantity: u32, kind| Movement {
@@ -179,12 +191,29 @@ pub fn movements(old: Option<&Bucket>, new: &Bucket) -> Vec<Movement> {
         before: old.free,
         after: new.free,
     };
-    let came = new.holders.iter().filter(|(order, _)| !old.holders.contains_key(*order));
-    let went = old.holders.iter().filter(|(order, _)| !new.holders.contains_key(*order));
-    let went_to = if new.sold > old.sold { MovementKind::Confirm } else { MovementKind::RollBack };
-    came.map(|(order, quantity)| moved(order, *quantity, MovementKind::Deduct))
-        .chain(went.map(|(order, quantity)| moved(order, *quantity, went_to)))
-        .collect()
+    let mut all = Vec::new();
+    for (order, quantity) in &new.holders {
+        if !old.holders.contains_key(order) {
+            all.push(moved(order, *quantity, MovementKind::Deduct));
+        }
+    }
+    for (order, quantity) in &old.holders {
+        if !new.holders.contains_key(order) {
+            let sold = new.sold_to.contains_key(order);
+            all.push(moved(order, *quantity, if sold { MovementKind::Confirm } else { MovementKind::RollBack }));
+        }
+    }
+    for (order, quantity) in &new.sold_to {
+        if !old.sold_to.contains_key(order) && !old.holders.contains_key(order) {
+            all.push(moved(order, *quantity, MovementKind::Revive));
+        }
+    }
+    for (order, quantity) in &old.sold_to {
+        if !new.sold_to.contains_key(order) {
+            all.push(moved(order, *quantity, MovementKind::Refund));
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -229,14 +258,16 @@ mod tests {
     #[test]
     fn movements_tell_where_units_went() {
         let empty = Bucket::new(10);
-        let held = Bucket { cap: 10, free: 8, sold: 0, holders: [(order(1), 2)].into() };
-        let sold = Bucket { cap: 10, free: 8, sold: 2, holders: BTreeMap::new() };
+        let held = Bucket { free: 8, holders: [(order(1), 2)].into(), ..Bucket::new(10) };
+        let sold = Bucket { free: 8, sold: 2, sold_to: [(order(1), 2)].into(), ..Bucket::new(10) };
         let kinds = |old: &Bucket, new: &Bucket| -> Vec<_> {
             movements(Some(old), new).into_iter().map(|m| (m.kind, m.quantity, m.before, m.after)).collect()
         };
         assert_eq!(kinds(&empty, &held), [(MovementKind::Deduct, 2, 10, 8)]);
         assert_eq!(kinds(&held, &sold), [(MovementKind::Confirm, 2, 8, 8)]);
         assert_eq!(kinds(&held, &empty), [(MovementKind::RollBack, 2, 8, 10)]);
+        assert_eq!(kinds(&empty, &sold), [(MovementKind::Revive, 2, 10, 8)]);
+        assert_eq!(kinds(&sold, &empty), [(MovementKind::Refund, 2, 8, 10)]);
         assert_eq!(movements(None, &empty), []);
         assert!(empty.adds_up() && held.adds_up() && sold.adds_up());
     }

@@ -25,6 +25,8 @@ pub enum ClaimState {
     Held,
     /// order-consumer has taken it: there is an order, or will be.
     Ordered,
+    /// Its order was closed, then paid late and revived: what is left of the close does not drop it, only a refund does.
+    Revived,
 }
 
 /// A buyer's claim on an item.

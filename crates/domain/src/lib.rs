@@ -9,6 +9,7 @@ pub mod ids;
 pub mod message;
 pub mod money;
 pub mod order;
+pub mod payment;
 pub mod repair;
 pub mod sale;
 

@@ -1,11 +1,14 @@
 //! An order and its life. The whole life is one `match`: adding a state does not compile until every event has decided.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::BucketNo;
 use crate::ids::{Buyer, ItemId, Offer, OrderId, SaleId};
 use crate::money::Currency;
+use crate::payment::{Attempt, OpenPayment, PaidWith};
 
 /// Where an order stands. A purchase that is accepted but has no order yet is QUEUED to its buyer: that is a claim, not a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,6 +61,8 @@ pub enum Event {
     Close,
     /// The money arrived.
     Pay,
+    /// The money arrived after the order was closed, and there are units for it again.
+    Revive,
     /// The money is to go back.
     StartRefund,
     /// The money went back.
@@ -77,28 +82,29 @@ pub enum Step {
 
 /// The order's life.
 pub fn step(status: Status, event: Event) -> Step {
-    use Event::{Close, FinishRefund, Pay, StartRefund};
+    use Event::{Close, FinishRefund, Pay, Revive, StartRefund};
     use Status::{Closed, Failed, Paid, PendingPayment, Refunded, Refunding};
     match (status, event) {
         (PendingPayment, Close) => Step::Become(Closed),
         (PendingPayment, Pay) => Step::Become(Paid),
-        (PendingPayment, StartRefund | FinishRefund) => Step::Refuse,
+        (PendingPayment, Revive | StartRefund | FinishRefund) => Step::Refuse,
 
-        (Paid, Pay) => Step::Already,
+        (Paid, Pay | Revive) => Step::Already,
         (Paid, StartRefund) => Step::Become(Refunding),
         (Paid, Close | FinishRefund) => Step::Refuse,
 
         (Closed, Close) => Step::Already,
+        (Closed, Revive) => Step::Become(Paid),
         (Closed, Pay | StartRefund | FinishRefund) => Step::Refuse,
 
-        (Failed, Close | Pay | StartRefund | FinishRefund) => Step::Refuse,
+        (Failed, Close | Pay | Revive | StartRefund | FinishRefund) => Step::Refuse,
 
         (Refunding, StartRefund) => Step::Already,
         (Refunding, FinishRefund) => Step::Become(Refunded),
-        (Refunding, Close | Pay) => Step::Refuse,
+        (Refunding, Close | Pay | Revive) => Step::Refuse,
 
         (Refunded, StartRefund | FinishRefund) => Step::Already,
-        (Refunded, Close | Pay) => Step::Refuse,
+        (Refunded, Close | Pay | Revive) => Step::Refuse,
     }
 }
 
@@ -179,6 +185,28 @@ pub struct Order {
         with = "jiff::fmt::serde::timestamp::millisecond::optional"
     )]
     pub closed_at: Option<Timestamp>,
+    /// When its money had gone back.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "jiff::fmt::serde::timestamp::millisecond::optional"
+    )]
+    pub refunded_at: Option<Timestamp>,
+    /// What it costs in points, if it can be had for points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points_price: Option<i64>,
+    /// Every try to pay it, from the first. A payment's number at its provider names its place here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+    /// The payment that can be made now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payment: Option<OpenPayment>,
+    /// What it was paid with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid: Option<PaidWith>,
+    /// Transactions whose money is not for this order: they are sent back, and never pay for it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub returned: BTreeSet<String>,
     /// The trace of the press that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -195,7 +223,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 4] = [Event::Close, Event::Pay, Event::StartRefund, Event::FinishRefund];
+    const EVENTS: [Event; 5] = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund];
 
     #[test]
     fn an_event_that_changed_an_order_changes_it_only_once() {
@@ -210,9 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_returned_its_stock_never_comes_to_hold_it_again() {
+    fn an_order_that_returned_its_stock_lives_again_only_by_being_revived() {
         for status in Status::ALL.into_iter().filter(|status| !status.is_live()) {
-            for event in EVENTS {
+            for event in EVENTS.into_iter().filter(|event| *event != Event::Revive) {
                 assert!(!matches!(step(status, event), Step::Become(_)), "{status:?} {event:?}");
             }
         }

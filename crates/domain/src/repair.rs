@@ -59,19 +59,20 @@ pub fn verdict(
         (Some(order), _) => match order.status {
             Status::PendingPayment if now.duration_since(order.pay_by) >= DEADLINE_MARGIN => Verdict::Close,
             Status::PendingPayment => Verdict::Leave,
-            Status::Closed | Status::Failed => Verdict::FinishClose,
-            Status::Paid | Status::Refunding | Status::Refunded => Verdict::Confirm,
+            // Of a refunded order too: its units are on sale again, and this hold came late.
+            Status::Closed | Status::Failed | Status::Refunded => Verdict::FinishClose,
+            Status::Paid | Status::Refunding => Verdict::Confirm,
         },
         (None, Some(claim)) if claim.order == *id => match claim.state {
-            ClaimState::Ordered if claim.bucket != bucket => Verdict::Release,
-            ClaimState::Held | ClaimState::Ordered => Verdict::SendAgain,
+            ClaimState::Ordered | ClaimState::Revived if claim.bucket != bucket => Verdict::Release,
+            ClaimState::Held | ClaimState::Ordered | ClaimState::Revived => Verdict::SendAgain,
         },
         (None, _) => Verdict::Fail,
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::ids::{Buyer, BuyerKey};
     use crate::money::Currency;
@@ -84,7 +85,7 @@ mod tests {
         OrderId::new(at(0), &BuyerKey::of(&Buyer::parse("a").unwrap(), ""), random)
     }
 
-    fn order(status: Status) -> Order {
+    pub(crate) fn order(status: Status) -> Order {
         Order {
             id: id(1),
             buyer_name: Buyer::parse("a").unwrap(),
@@ -101,6 +102,12 @@ mod tests {
             pay_by: at(901),
             paid_at: None,
             closed_at: None,
+            refunded_at: None,
+            points_price: None,
+            attempts: Vec::new(),
+            payment: None,
+            paid: None,
+            returned: Default::default(),
             trace: None,
         }
     }
@@ -121,6 +128,7 @@ mod tests {
             (Some(&order(Status::Failed)), None, 60, Verdict::FinishClose),
             (Some(&order(Status::Paid)), None, 60, Verdict::Confirm),
             (Some(&order(Status::Refunding)), None, 60, Verdict::Confirm),
+            (Some(&order(Status::Refunded)), None, 60, Verdict::FinishClose),
             (Some(&Order { bucket: 6, ..pending.clone() }), None, 60, Verdict::Release),
             (None, Some(&claim(id(1), 5, ClaimState::Held)), 60, Verdict::SendAgain),
             (None, Some(&claim(id(1), 6, ClaimState::Held)), 60, Verdict::SendAgain),

@@ -13,7 +13,15 @@ pub mod orders;
 pub mod place_order;
 pub mod purchase;
 pub mod reconcile;
+pub mod refund;
 pub mod sales;
 pub mod set_up;
+pub mod settle;
+mod shut;
+pub mod start_payment;
 pub mod stock;
 pub mod stock_moved;
+mod undone;
+
+pub use shut::method;
+pub use undone::Undone;

@@ -50,7 +50,7 @@ pub async fn place_order(
         ClaimWrite::Done => message.bucket,
         ClaimWrite::Refused(claims) => match claims.claims.get(&offer.item) {
             // Another message of the same order was first, perhaps one that held elsewhere: its bucket is the order's.
-            Some(claim) if claim.order == message.order_id && claim.state == ClaimState::Ordered => claim.bucket,
+            Some(claim) if claim.order == message.order_id && claim.state != ClaimState::Held => claim.bucket,
             _ => return fail(store, message, Reason::ClaimLost, now).await,
         },
     };
@@ -98,6 +98,12 @@ fn pending(message: &OrderMessage, sale: &Sale, item: &Item, now: Timestamp) -> 
         pay_by: now.saturating_add(window).unwrap_or(now),
         paid_at: None,
         closed_at: None,
+        refunded_at: None,
+        points_price: item.points_price.map(|points| amount(points, message.quantity)),
+        attempts: Vec::new(),
+        payment: None,
+        paid: None,
+        returned: Default::default(),
         trace: message.trace.clone(),
     }
 }
@@ -131,6 +137,12 @@ pub async fn fail(
         pay_by: now,
         paid_at: None,
         closed_at: Some(now),
+        refunded_at: None,
+        points_price: None,
+        attempts: Vec::new(),
+        payment: None,
+        paid: None,
+        returned: Default::default(),
         trace: message.trace.clone(),
     };
     match store.place(&failed).await? {

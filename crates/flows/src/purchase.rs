@@ -295,7 +295,7 @@ impl Seckill {
                 (ClaimWrite::Done, Err(refusal)) => return Err(refusal),
                 // Another request works on the same order and was quicker: follow it.
                 (ClaimWrite::Refused(claims), next) => match claims.claims.get(&offer.item) {
-                    Some(now) if now.order == claim.order && now.state == ClaimState::Ordered => return Ok(now.clone()),
+                    Some(now) if now.order == claim.order && now.state != ClaimState::Held => return Ok(now.clone()),
                     Some(now) if now.order == claim.order => claim = now.clone(),
                     Some(now) => return Err(Refusal::Duplicate(now.order.clone())),
                     None => return Err(next.err().unwrap_or(Refusal::Busy)),

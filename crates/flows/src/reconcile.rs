@@ -1,7 +1,8 @@
 //! Every minute: whatever a crash left between two steps is finished, and the totals are proved.
 //!
 //! Reconcile walks the buckets of every sale that is looked after. Each holder that is old enough leads to its order and
-//! its claim, and [`domain::repair::verdict`] says what to do. All it does are the other flows' own steps, so it can run
+//! its claim, and [`domain::repair::verdict`] says what to do. Then it goes through the entries of the pay and refund log that are marked
+//! open: money that nobody has decided about, and refunds that are not done. All it does are the other flows' own steps, so it can run
 //! twice, at the same time as they, or stop anywhere. A second run finds nothing to do.
 
 use std::collections::BTreeSet;
@@ -13,16 +14,21 @@ use domain::bucket::{Bucket, BucketNo};
 use domain::ids::{Buyer, Offer, OrderId, SaleId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
-use domain::repair::{Verdict, is_due, verdict};
+use domain::payment::OpenEntry;
+use domain::repair::{GRACE, Verdict, is_due, verdict};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use futures::stream::{self, StreamExt};
 use jiff::SignedDuration;
+use providers::Providers;
 use store::{Store, StoreError};
 
 use crate::audit::Totals;
-use crate::close::{self, Cause};
+use crate::close::{self, Cause, Closing};
 use crate::place_order;
+use crate::refund;
+use crate::settle::{self, Settled, settle};
 use crate::stock;
+use crate::undone::Undone;
 
 /// Holders worked on at the same time.
 const AT_ONCE: usize = 8;
@@ -50,6 +56,12 @@ pub struct Report {
     pub failed: u32,
     /// Late holds returned.
     pub released: u32,
+    /// Money that had arrived, decided about.
+    pub settled_money: u32,
+    /// Refunds done.
+    pub refunded: u32,
+    /// Refunds that are not done yet.
+    pub refunds_open: u32,
     /// Buckets laid out.
     pub laid_out: u32,
     /// Buckets put right on their page.
@@ -67,7 +79,13 @@ pub struct Report {
 impl Report {
     /// Whether anything had to be done.
     pub fn found_nothing(&self) -> bool {
-        let quiet = Report { sales: self.sales, holders: self.holders, settled: self.settled, ..Report::default() };
+        let quiet = Report {
+            sales: self.sales,
+            holders: self.holders,
+            settled: self.settled,
+            refunds_open: self.refunds_open,
+            ..Report::default()
+        };
         *self == quiet
     }
 
@@ -85,24 +103,57 @@ impl Report {
 }
 
 /// Runs once. An error at one holder, item or sale does not keep the others from being looked at.
-pub async fn reconcile(store: &Store, now: Timestamp) -> Result<Report, StoreError> {
+pub async fn reconcile(store: &Store, providers: &Providers, now: Timestamp) -> Result<Report, StoreError> {
     let mut report = Report::default();
+    if let Err(error) = money(store, providers, now, &mut report).await {
+        report.errors.push(format!("open payments and refunds: {error}"));
+    }
     for id in store.watched_sales().await? {
         report.sales += 1;
-        if let Err(error) = sale(store, &id, now, &mut report).await {
+        if let Err(error) = sale(store, providers, &id, now, &mut report).await {
             report.errors.push(format!("sale {id}: {error}"));
         }
     }
     Ok(report)
 }
 
-async fn sale(store: &Store, id: &SaleId, now: Timestamp, report: &mut Report) -> Result<(), StoreError> {
+/// Money that is marked open.
+async fn money(store: &Store, providers: &Providers, now: Timestamp, report: &mut Report) -> Result<(), StoreError> {
+    for entry in store.open_entries().await? {
+        match entry {
+            OpenEntry::Pay(entry) if now.duration_since(entry.at) < GRACE => {}
+            OpenEntry::Pay(entry) => match settle(store, providers, &entry.arrived(), now).await {
+                Ok(Settled::Wrong(_) | Settled::Unknown) => {
+                    let transaction = &entry.with.transaction;
+                    report.findings.push(format!("order {}: transaction {transaction} is for nothing", entry.order));
+                }
+                Ok(_) => report.settled_money += 1,
+                Err(error) => report.errors.push(format!("order {}: {error}", entry.order)),
+            },
+            OpenEntry::Refund(entry) if !entry.is_due(now) => report.refunds_open += 1,
+            OpenEntry::Refund(entry) => match refund::go_on(store, providers, &entry, now).await {
+                Ok(true) => report.refunded += 1,
+                Ok(false) => report.refunds_open += 1,
+                Err(error) => report.errors.push(format!("refund of order {}: {error}", entry.order)),
+            },
+        }
+    }
+    Ok(())
+}
+
+async fn sale(
+    store: &Store,
+    providers: &Providers,
+    id: &SaleId,
+    now: Timestamp,
+    report: &mut Report,
+) -> Result<(), StoreError> {
     let Some(SaleWithItems { sale, items }) = store.sale(id).await? else { return Ok(()) };
     let errors_before = report.errors.len();
     let mut held = 0;
     for item in items.values() {
         let offer = Offer { sale: id.clone(), item: item.id.clone() };
-        match reconcile_item(store, &offer, item, now, report).await {
+        match reconcile_item(store, providers, &offer, item, now, report).await {
             Ok(item_held) => held += item_held,
             Err(error) => report.errors.push(format!("item {offer}: {error}")),
         }
@@ -126,6 +177,7 @@ fn is_over(sale: &Sale, now: Timestamp) -> bool {
 /// Walks an item's buckets, page by page. Returns how many units are held.
 async fn reconcile_item(
     store: &Store,
+    providers: &Providers,
     offer: &Offer,
     item: &Item,
     now: Timestamp,
@@ -140,7 +192,7 @@ async fn reconcile_item(
         let on_page = buckets_on(page, buckets);
         let read = store.buckets(offer, on_page.clone()).await?;
         totals.add(item, on_page.start, on_page.end, &read);
-        holders(store, offer, &read, now, report).await?;
+        holders(store, providers, offer, &read, now, report).await?;
         mend_page(store, offer, page, buckets, &read, report).await?;
     }
     let audit = totals.audit(item);
@@ -158,6 +210,7 @@ struct Holder {
 
 async fn holders(
     store: &Store,
+    providers: &Providers,
     offer: &Offer,
     read: &[(BucketNo, Bucket)],
     now: Timestamp,
@@ -171,10 +224,10 @@ async fn holders(
         .collect();
     report.holders += u64::try_from(due.len()).unwrap_or(u64::MAX);
     let orders = store.orders(due.iter().map(|holder| &holder.order).collect::<BTreeSet<_>>()).await?;
-    let done: Vec<(OrderId, Result<Verdict, StoreError>)> = stream::iter(due)
+    let done: Vec<(OrderId, Result<Verdict, Undone>)> = stream::iter(due)
         .map(|holder| {
             let order = orders.get(&holder.order);
-            async move { (holder.order.clone(), put_right(store, offer, &holder, order, now).await) }
+            async move { (holder.order.clone(), put_right(store, providers, offer, &holder, order, now).await) }
         })
         .buffer_unordered(AT_ONCE)
         .collect()
@@ -194,11 +247,12 @@ async fn holders(
 
 async fn put_right(
     store: &Store,
+    providers: &Providers,
     offer: &Offer,
     holder: &Holder,
     order: Option<&Order>,
     now: Timestamp,
-) -> Result<Verdict, StoreError> {
+) -> Result<Verdict, Undone> {
     let Holder { bucket, order: id, quantity } = holder;
     // Most holders belong to orders that are waiting for their payment, and are told by the order alone.
     let (claims, buyer) = match order {
@@ -229,7 +283,10 @@ async fn put_right(
         Verdict::Leave => {}
         Verdict::SendAgain => store.send_order(&message()).await?,
         Verdict::Close => {
-            close::close(store, id, Cause::Deadline, now).await?;
+            // What its provider does not close yet is looked at again in a minute.
+            if let Closing::NotBefore(..) = close::close(store, providers, id, Cause::Deadline, now).await? {
+                return Ok(Verdict::Leave);
+            }
         }
         Verdict::FinishClose => {
             if let Some(order) = order {
@@ -237,7 +294,9 @@ async fn put_right(
             }
         }
         Verdict::Confirm => {
-            store.confirm(offer, *bucket, id, *quantity).await?;
+            if let Some(order) = order {
+                settle::finish(store, order, now).await?;
+            }
         }
         Verdict::Fail => {
             place_order::fail(store, &message(), Reason::ClaimLost, now).await?;

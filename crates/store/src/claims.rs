@@ -8,11 +8,13 @@ use domain::bucket::BucketNo;
 use domain::claim::{Answered, BuyerClaims, Claim, ClaimState};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, Offer, OrderId, SaleId};
 
-use crate::rows::{Row, Written, attribute, n, s, update};
+use crate::rows::{Change, Row, Written, attribute, n, s, update};
 use crate::{Store, StoreError};
 
 const ITEM: &str = "item#";
 const KEY: &str = "key#";
+/// A revived claim whose row is gone makes a new row, kept so long.
+const REVIVED_KEPT_S: i64 = 30 * 24 * 3_600;
 
 /// A claim to be made.
 #[derive(Clone, Debug)]
@@ -147,14 +149,48 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Drops a claim whose order has ended, if it is still this order's. The answer under its key stays.
+    /// Drops the claim of an order that was closed or failed, if it is still this order's and the order was not revived since. The
+    /// answer under its key stays.
     pub async fn drop_claim(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "drop a claim";
         let request = self
             .claim_of(offer, order)
             .update_expression("REMOVE #claim")
+            .condition_expression("#claim.#order = :order AND #claim.#state <> :revived")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":revived", attribute(OPERATION, &ClaimState::Revived)?);
+        claim_write(OPERATION, update(OPERATION, request).await?)
+    }
+
+    /// Drops the claim of an order that was refunded, if it is still this order's.
+    pub async fn drop_refunded_claim(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
+        const OPERATION: &str = "drop a refunded order's claim";
+        let request = self
+            .claim_of(offer, order)
+            .update_expression("REMOVE #claim")
             .condition_expression("#claim.#order = :order");
         claim_write(OPERATION, update(OPERATION, request).await?)
+    }
+
+    /// A revived order's claim, if the buyer has no other on the item: a part of its revival. The row lives on for as long as that of
+    /// a purchase of today would.
+    pub(crate) fn claim_again(
+        &self,
+        operation: &'static str,
+        offer: &Offer,
+        buyer: &Buyer,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Result<Change, StoreError> {
+        let expires = now.as_second() + REVIVED_KEPT_S;
+        let key = [("buyer", s(claim.order.buyer())), ("sale", s(&offer.sale))];
+        Ok(Change::of(&self.names.claims, key)
+            .only_if("attribute_not_exists(#claim)")
+            .update("SET #claim = :claim, buyerName = :buyer, expires = if_not_exists(expires, :expires)")
+            .name("#claim", format!("{ITEM}{}", offer.item))
+            .value(":claim", attribute(operation, claim)?)
+            .value(":buyer", s(buyer))
+            .value(":expires", n(expires)))
     }
 
     /// Forgets answers under old keys.

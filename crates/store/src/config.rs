@@ -23,12 +23,16 @@ pub struct Names {
     pub claims: String,
     /// Orders.
     pub orders: String,
-    /// What moved.
+    /// What moved: stock and money.
     pub ledger: String,
+    /// Buyers' points.
+    pub accounts: String,
     /// The queue of accepted purchases.
     pub orders_queue_url: String,
     /// Where a message that cannot be handled is kept; only order-consumer has it.
     pub dead_letter_url: Option<String>,
+    /// The shop's own queue, for notices about its ordinary orders; only payment-notify has it, if the shop gave one.
+    pub shop_queue_url: Option<String>,
     /// How payment deadlines are scheduled; only order-consumer has it.
     pub deadlines: Option<Deadlines>,
 }
@@ -67,8 +71,10 @@ impl Names {
             claims: required("CLAIMS_TABLE")?,
             orders: required("ORDERS_TABLE")?,
             ledger: required("LEDGER_TABLE")?,
+            accounts: required("ACCOUNTS_TABLE")?,
             orders_queue_url: required("ORDERS_QUEUE_URL")?,
             dead_letter_url: variable("ORDERS_DEAD_LETTER_URL"),
+            shop_queue_url: variable("SHOP_QUEUE_URL").filter(|url| !url.is_empty()),
             deadlines,
         })
     }

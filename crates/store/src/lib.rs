@@ -4,21 +4,25 @@
 //! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every write
 //! here is guarded by a condition that makes it safe to repeat; what a failed condition found is part of the answer.
 
+mod accounts;
 mod availability;
 mod claims;
 mod config;
 mod error;
 mod ledger;
 mod messages;
+mod money;
 mod orders;
 mod rows;
 mod sales;
 mod schedules;
 mod stock;
 
+pub use accounts::{Account, Credited};
 pub use claims::{ClaimWrite, NewClaim};
 pub use config::{Deadlines, MissingSetting, Names, sdk_config};
 pub use error::StoreError;
+pub use money::{Opened, PointsPaid, Revival};
 pub use orders::{OrderChange, Placed};
 pub use sales::SaleWrite;
 pub use stock::{Hold, Moved};

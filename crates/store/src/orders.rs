@@ -1,12 +1,10 @@
 //! Orders, in their buyer's partition: an order's id says whose it is, so no index is needed to find it.
 
-use aws_sdk_dynamodb::types::ReturnValue;
-use domain::Timestamp;
 use domain::ids::{BuyerKey, OrderId, SaleId};
-use domain::order::{Order, Reason, Status};
+use domain::order::Order;
 use std::collections::BTreeMap;
 
-use crate::rows::{Row, Written, attribute, n, put, read_row, row, s, update};
+use crate::rows::{Row, Written, put, read_row, row, s};
 use crate::{Store, StoreError};
 
 /// What became of a new order.
@@ -42,42 +40,6 @@ impl Store {
             Written::Done(_) => Ok(Placed::New),
             Written::Refused(Some(row)) => Ok(Placed::Existing(Box::new(read_row(OPERATION, row)?))),
             Written::Refused(None) => Err(StoreError::unreadable(OPERATION, "the order that is there was not shown")),
-        }
-    }
-
-    /// Closes an order that waits for payment. With `deadline_passed`, only if its deadline is not after that moment: a
-    /// schedule that fires early closes nothing.
-    pub async fn close_order(
-        &self,
-        order: &OrderId,
-        reason: Reason,
-        now: Timestamp,
-        deadline_passed: Option<Timestamp>,
-    ) -> Result<OrderChange, StoreError> {
-        const OPERATION: &str = "close an order";
-        let mut condition = "#status = :pending".to_owned();
-        let mut request = self
-            .dynamodb
-            .update_item()
-            .table_name(&self.names.orders)
-            .key("buyer", s(order.buyer()))
-            .key("order", s(order))
-            .update_expression("SET #status = :closed, #reason = :reason, closedAt = :now")
-            .expression_attribute_names("#status", "status")
-            .expression_attribute_names("#reason", "reason")
-            .expression_attribute_values(":pending", s(Status::PendingPayment.as_str()))
-            .expression_attribute_values(":closed", s(Status::Closed.as_str()))
-            .expression_attribute_values(":reason", attribute(OPERATION, &reason)?)
-            .expression_attribute_values(":now", n(now.as_millisecond()))
-            .return_values(ReturnValue::AllNew);
-        if let Some(moment) = deadline_passed {
-            condition.push_str(" AND payBy <= :moment");
-            request = request.expression_attribute_values(":moment", n(moment.as_millisecond()));
-        }
-        match update(OPERATION, request.condition_expression(condition)).await? {
-            Written::Done(row) => Ok(OrderChange::Made(Box::new(read_row(OPERATION, row)?))),
-            Written::Refused(None) => Ok(OrderChange::Refused(None)),
-            Written::Refused(Some(row)) => Ok(OrderChange::Refused(Some(Box::new(read_row(OPERATION, row)?)))),
         }
     }
 

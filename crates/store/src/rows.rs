@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, KeysAndAttributes, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
+};
 use serde::de::DeserializeOwned;
 
 use crate::{Store, StoreError};
@@ -80,6 +83,167 @@ pub(crate) async fn put(operation: &'static str, request: PutItemFluentBuilder) 
         }
         Err(error) => Err(StoreError::of(operation, &error)),
     }
+}
+
+/// A conditional update that can be sent alone or as a part of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    table: String,
+    key: Row,
+    updates: Vec<String>,
+    conditions: Vec<String>,
+    names: HashMap<String, String>,
+    values: Row,
+}
+
+impl Change {
+    pub(crate) fn of(table: &str, key: impl IntoIterator<Item = (&'static str, AttributeValue)>) -> Self {
+        Self {
+            table: table.to_owned(),
+            key: key.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            updates: Vec::new(),
+            conditions: Vec::new(),
+            names: HashMap::new(),
+            values: Row::new(),
+        }
+    }
+
+    /// Adds a clause, such as `SET a = :a` or `REMOVE b`. Several of one kind are joined.
+    pub(crate) fn update(mut self, clause: &str) -> Self {
+        self.updates.push(clause.to_owned());
+        self
+    }
+
+    /// Adds a condition; all must hold.
+    pub(crate) fn only_if(mut self, condition: &str) -> Self {
+        self.conditions.push(format!("({condition})"));
+        self
+    }
+
+    pub(crate) fn name(mut self, alias: &str, name: impl Into<String>) -> Self {
+        self.names.insert(alias.to_owned(), name.into());
+        self
+    }
+
+    pub(crate) fn value(mut self, alias: &str, value: AttributeValue) -> Self {
+        self.values.insert(alias.to_owned(), value);
+        self
+    }
+
+    fn condition(&self) -> Option<String> {
+        (!self.conditions.is_empty()).then(|| self.conditions.join(" AND "))
+    }
+
+    fn expression(&self) -> String {
+        let of_kind = |kind: &str| {
+            let clauses: Vec<&str> = self.updates.iter().filter_map(|clause| clause.strip_prefix(kind)).collect();
+            (!clauses.is_empty()).then(|| format!("{kind}{}", clauses.join(",")))
+        };
+        ["SET", "REMOVE", "ADD"].into_iter().filter_map(of_kind).collect::<Vec<_>>().join(" ")
+    }
+
+    /// As a part of a transaction.
+    pub(crate) fn part(self, operation: &'static str) -> Result<TransactWriteItem, StoreError> {
+        let update = Update::builder()
+            .update_expression(self.expression())
+            .set_condition_expression(self.condition())
+            .table_name(self.table)
+            .set_key(Some(self.key))
+            .set_expression_attribute_names(not_empty(self.names))
+            .set_expression_attribute_values(not_empty(self.values))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+            .build()
+            .map_err(|error| StoreError::unreadable(operation, error))?;
+        Ok(TransactWriteItem::builder().update(update).build())
+    }
+
+    /// Alone. Answers with the row as it is after the change.
+    pub(crate) async fn send(
+        self,
+        operation: &'static str,
+        client: &aws_sdk_dynamodb::Client,
+    ) -> Result<Written, StoreError> {
+        let request = client
+            .update_item()
+            .update_expression(self.expression())
+            .set_condition_expression(self.condition())
+            .table_name(self.table)
+            .set_key(Some(self.key))
+            .set_expression_attribute_names(not_empty(self.names))
+            .set_expression_attribute_values(not_empty(self.values))
+            .return_values(ReturnValue::AllNew);
+        update(operation, request).await
+    }
+}
+
+fn not_empty<V>(map: HashMap<String, V>) -> Option<HashMap<String, V>> {
+    (!map.is_empty()).then_some(map)
+}
+
+/// A put of a new row as a part of a transaction; `key` is an attribute that every row has.
+pub(crate) fn put_part(
+    operation: &'static str,
+    table: &str,
+    row: Row,
+    key: &str,
+) -> Result<TransactWriteItem, StoreError> {
+    let put = Put::builder()
+        .table_name(table)
+        .set_item(Some(row))
+        .condition_expression("attribute_not_exists(#key)")
+        .expression_attribute_names("#key", key)
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+        .build()
+        .map_err(|error| StoreError::unreadable(operation, error))?;
+    Ok(TransactWriteItem::builder().put(put).build())
+}
+
+/// What became of a transaction.
+#[derive(Debug)]
+pub(crate) enum Transacted {
+    /// All of it was written.
+    Done,
+    /// Nothing was: some conditions did not hold.
+    Refused(Vec<Condition>),
+}
+
+/// What a part of a refused transaction found.
+#[derive(Clone, Debug)]
+pub(crate) enum Condition {
+    /// Its condition held.
+    Held,
+    /// It did not; the row that is there.
+    Failed(Option<Row>),
+}
+
+/// Sends a transaction. What only collided with another one is an error that may pass.
+pub(crate) async fn transact(
+    operation: &'static str,
+    client: &aws_sdk_dynamodb::Client,
+    parts: Vec<TransactWriteItem>,
+) -> Result<Transacted, StoreError> {
+    let error = match client.transact_write_items().set_transact_items(Some(parts)).send().await {
+        Ok(_) => return Ok(Transacted::Done),
+        Err(error) => error,
+    };
+    let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) = error.as_service_error() else {
+        return Err(StoreError::of(operation, &error));
+    };
+    let codes: Vec<&str> = cancelled.cancellation_reasons().iter().filter_map(|reason| reason.code()).collect();
+    if codes.contains(&"ConditionalCheckFailed") {
+        let found = cancelled.cancellation_reasons().iter().map(|reason| match reason.code() {
+            Some("ConditionalCheckFailed") => Condition::Failed(reason.item().cloned()),
+            _ => Condition::Held,
+        });
+        return Ok(Transacted::Refused(found.collect()));
+    }
+    if codes.contains(&"TransactionConflict") {
+        return Err(StoreError::Conflict { operation });
+    }
+    if codes.iter().any(|code| matches!(*code, "ThrottlingError" | "ProvisionedThroughputExceeded")) {
+        return Err(StoreError::Throttled { operation });
+    }
+    Err(StoreError::of(operation, &error))
 }
 
 impl Store {

@@ -42,6 +42,7 @@ impl Store {
             .item("free", n(cap))
             .item("sold", n(0))
             .item("holders", AttributeValue::M(HashMap::new()))
+            .item("soldTo", AttributeValue::M(HashMap::new()))
             .condition_expression("attribute_not_exists(#bucket)")
             .expression_attribute_names("#bucket", "bucket");
         put("lay out a bucket", request).await.map(|_| ())
@@ -58,8 +59,10 @@ impl Store {
         const OPERATION: &str = "hold stock";
         let request = self
             .bucket(offer, bucket, order, quantity)
-            .update_expression("SET #holders.#order = :quantity, #free = #free - :quantity")
-            .condition_expression("#free >= :quantity AND attribute_not_exists(#holders.#order)")
+            .update_expression("SET holders.#order = :quantity, #free = #free - :quantity")
+            .condition_expression(
+                "#free >= :quantity AND attribute_not_exists(holders.#order) AND attribute_not_exists(soldTo.#order)",
+            )
             .expression_attribute_names("#free", "free");
         match update(OPERATION, request).await? {
             Written::Done(_) => Ok(Hold::Held),
@@ -67,7 +70,7 @@ impl Store {
             Written::Refused(Some(row)) => {
                 let bucket: Bucket = read_row(OPERATION, row)?;
                 // An earlier try worked and its answer was lost.
-                let held = bucket.holders.contains_key(order);
+                let held = bucket.holders.contains_key(order) || bucket.sold_to.contains_key(order);
                 Ok(if held { Hold::Held } else { Hold::Full { free: bucket.free } })
             }
         }
@@ -83,10 +86,25 @@ impl Store {
     ) -> Result<Moved, StoreError> {
         let request = self
             .bucket(offer, bucket, order, quantity)
-            .update_expression("REMOVE #holders.#order SET #sold = #sold + :quantity")
-            .condition_expression("#holders.#order = :quantity")
-            .expression_attribute_names("#sold", "sold");
+            .update_expression("REMOVE holders.#order SET soldTo.#order = :quantity, sold = sold + :quantity")
+            .condition_expression("holders.#order = :quantity");
         moved(update("confirm stock", request).await?)
+    }
+
+    /// Puts an order's sold units back on sale.
+    pub async fn take_back(
+        &self,
+        offer: &Offer,
+        bucket: BucketNo,
+        order: &OrderId,
+        quantity: u32,
+    ) -> Result<Moved, StoreError> {
+        let request = self
+            .bucket(offer, bucket, order, quantity)
+            .update_expression("REMOVE soldTo.#order SET sold = sold - :quantity, #free = #free + :quantity")
+            .condition_expression("soldTo.#order = :quantity")
+            .expression_attribute_names("#free", "free");
+        moved(update("take back stock", request).await?)
     }
 
     /// Puts an order's held units back on sale.
@@ -99,8 +117,8 @@ impl Store {
     ) -> Result<Moved, StoreError> {
         let request = self
             .bucket(offer, bucket, order, quantity)
-            .update_expression("REMOVE #holders.#order SET #free = #free + :quantity")
-            .condition_expression("#holders.#order = :quantity")
+            .update_expression("REMOVE holders.#order SET #free = #free + :quantity")
+            .condition_expression("holders.#order = :quantity")
             .expression_attribute_names("#free", "free");
         moved(update("release stock", request).await?)
     }
@@ -155,7 +173,6 @@ impl Store {
             .table_name(&self.names.stock)
             .key("bucket", s(bucket_key(offer, bucket)))
             .return_values(ReturnValue::None)
-            .expression_attribute_names("#holders", "holders")
             .expression_attribute_names("#order", order.as_str())
             .expression_attribute_values(":quantity", n(quantity))
     }

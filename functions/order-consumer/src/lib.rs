@@ -213,6 +213,12 @@ mod tests {
             pay_by: created_at,
             paid_at: None,
             closed_at: None,
+            refunded_at: None,
+            points_price: None,
+            attempts: Vec::new(),
+            payment: None,
+            paid: None,
+            returned: Default::default(),
             trace: None,
         };
         let ms = |ms| jiff::SignedDuration::from_millis(ms);

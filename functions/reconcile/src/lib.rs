@@ -7,6 +7,7 @@ use std::sync::Arc;
 use domain::Timestamp;
 use flows::reconcile::{Report, reconcile};
 use lambda_runtime::Diagnostic;
+use providers::Providers;
 use serde_json::{Value, json};
 use store::{Store, StoreError};
 use telemetry::{Metric, Metrics, Sink};
@@ -21,6 +22,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct App {
     /// The store.
     pub store: Store,
+    /// The payment providers.
+    pub providers: Providers,
     /// What time it is.
     pub clock: Clock,
     /// Where metrics go.
@@ -29,8 +32,8 @@ pub struct App {
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, metrics: Sink::stdout() }
+    pub fn new(store: Store, providers: Providers, clock: Clock) -> Self {
+        Self { store, providers, clock, metrics: Sink::stdout() }
     }
 }
 
@@ -64,7 +67,7 @@ impl From<Failure> for Diagnostic {
 /// Runs once.
 pub async fn handle(app: &App) -> Result<Value, Failure> {
     let now = (app.clock)();
-    let report = reconcile(&app.store, now).await.map_err(Failure::Nothing)?;
+    let report = reconcile(&app.store, &app.providers, now).await.map_err(Failure::Nothing)?;
     measure(&report, now).flush(&app.metrics);
     let told = tell(&report);
     if report.errors.is_empty() && report.findings.is_empty() {
@@ -91,7 +94,7 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
     metrics
 }
 
-fn repairs(report: &Report) -> [(&'static str, u32); 8] {
+fn repairs(report: &Report) -> [(&'static str, u32); 10] {
     [
         ("SENT_AGAIN", report.sent_again),
         ("CLOSED", report.closed),
@@ -99,6 +102,8 @@ fn repairs(report: &Report) -> [(&'static str, u32); 8] {
         ("CONFIRMED", report.confirmed),
         ("FAILED", report.failed),
         ("RELEASED", report.released),
+        ("SETTLED", report.settled_money),
+        ("REFUNDED", report.refunded),
         ("LAID_OUT", report.laid_out),
         ("PAGES_MENDED", report.pages_mended),
     ]
@@ -115,6 +120,9 @@ fn tell(report: &Report) -> Value {
         confirmed,
         failed,
         released,
+        settled_money,
+        refunded,
+        refunds_open,
         laid_out,
         pages_mended,
         settled,
@@ -131,6 +139,9 @@ fn tell(report: &Report) -> Value {
         "confirmed": confirmed,
         "failed": failed,
         "released": released,
+        "settledMoney": settled_money,
+        "refunded": refunded,
+        "refundsOpen": refunds_open,
         "laidOut": laid_out,
         "pagesMended": pages_mended,
         "settled": settled,

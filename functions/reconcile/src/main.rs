@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
+use providers::Providers;
 use reconcile::{App, handle};
 use serde_json::Value;
 use store::{Names, Store, sdk_config};
@@ -12,6 +13,8 @@ use store::{Names, Store, sdk_config};
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let names = Names::from_env(|name| std::env::var(name).ok()).map_err(|missing| missing.to_string())?;
-    let app = &App::new(Store::new(&sdk_config().await, names), Arc::new(jiff::Timestamp::now));
+    let config = sdk_config().await;
+    let providers = Providers::from_env(&config, |name| std::env::var(name).ok());
+    let app = &App::new(Store::new(&config, names), providers, Arc::new(jiff::Timestamp::now));
     lambda_runtime::run(service_fn(move |_: LambdaEvent<Value>| handle(app))).await
 }

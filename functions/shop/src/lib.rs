@@ -18,6 +18,7 @@ use flows::close::{Cause, Closing, close};
 use flows::orders;
 use flows::sales::Sales;
 use lambda_http::http::{Method, StatusCode};
+use providers::Providers;
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
@@ -30,6 +31,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct App {
     /// The store.
     pub store: Store,
+    /// The payment providers.
+    pub providers: Providers,
     /// Sales, as last read.
     pub sales: Sales,
     /// How items look, as last read.
@@ -44,9 +47,10 @@ pub struct App {
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, salt: impl Into<String>, clock: Clock) -> Self {
+    pub fn new(store: Store, providers: Providers, salt: impl Into<String>, clock: Clock) -> Self {
         Self {
             store,
+            providers,
             sales: Sales::default(),
             shelves: Shelves::default(),
             salt: salt.into(),
@@ -135,7 +139,7 @@ async fn one_order(app: &App, buyer: &BuyerKey, order: &str) -> Result<Response<
 async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> Result<Response<Body>, Problem> {
     let id = order_id(buyer, order)?;
     let now = (app.clock)();
-    match close(&app.store, &id, Cause::Buyer, now).await? {
+    match close(&app.store, &app.providers, &id, Cause::Buyer, now).await? {
         Closing::Closed(order) => {
             let trace = request::trace(request);
             tracing::info!(order_id = %id, trace, "an order was cancelled");
@@ -147,6 +151,14 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
         Closing::Before(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
         Closing::Refused(order) => {
             let detail = format!("an order that is {} cannot be cancelled", order.status.as_str());
+            Err(Problem::new(Code::WrongState, detail).about(id))
+        }
+        Closing::Paid(_) => {
+            Err(Problem::new(Code::WrongState, "the order was paid in the meantime: ask for a refund instead")
+                .about(id))
+        }
+        Closing::NotBefore(_, moment) => {
+            let detail = format!("its payment cannot be closed before {moment}: cancel it then, or let it time out");
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
         // A cancel asks for no deadline; should the order be in the middle of a change, it can be cancelled after it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lambda_http::{Error, service_fn};
+use providers::Providers;
 use shop::{App, handle};
 use store::{MissingSetting, Names, Store, sdk_config};
 
@@ -13,6 +14,8 @@ async fn main() -> Result<(), Error> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let names = Names::from_env(variable).map_err(|missing| missing.to_string())?;
     let salt = variable("BUYER_SALT").ok_or_else(|| MissingSetting("BUYER_SALT").to_string())?;
-    let app = &App::new(Store::new(&sdk_config().await, names), salt, Arc::new(jiff::Timestamp::now));
+    let config = sdk_config().await;
+    let providers = Providers::from_env(&config, |name| std::env::var(name).ok());
+    let app = &App::new(Store::new(&config, names), providers, salt, Arc::new(jiff::Timestamp::now));
     lambda_http::run(service_fn(move |request| async move { Ok::<_, Error>(handle(app, request).await) })).await
 }

@@ -169,6 +169,12 @@ mod tests {
             pay_by: at("2026-11-11T00:15:00.25Z"),
             paid_at: None,
             closed_at: Some(at("2026-11-11T00:15:01Z")),
+            refunded_at: None,
+            points_price: None,
+            attempts: Vec::new(),
+            payment: None,
+            paid: None,
+            returned: Default::default(),
             trace: Some("1-2-3".into()),
         };
         assert_eq!(

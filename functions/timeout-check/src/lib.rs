@@ -9,11 +9,13 @@ use domain::Timestamp;
 use domain::ids::OrderId;
 use domain::message::{DeadlineInput, VERSION};
 use domain::order::{Order, Reason};
+use flows::Undone;
 use flows::close::{Cause, Closing, close};
 use lambda_runtime::Diagnostic;
+use providers::Providers;
 use serde::Serialize;
 use serde_json::Value;
-use store::{Store, StoreError};
+use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
 /// What time it is.
@@ -23,6 +25,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct App {
     /// The store.
     pub store: Store,
+    /// The payment providers.
+    pub providers: Providers,
     /// What time it is.
     pub clock: Clock,
     /// Where metrics go.
@@ -31,8 +35,8 @@ pub struct App {
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, metrics: Sink::stdout() }
+    pub fn new(store: Store, providers: Providers, clock: Clock) -> Self {
+        Self { store, providers, clock, metrics: Sink::stdout() }
     }
 }
 
@@ -52,13 +56,13 @@ pub enum Failure {
         /// The time here.
         now: Timestamp,
     },
-    /// The database did not answer.
+    /// The database or the payment provider gave no clear answer: nothing is given away until it does.
     #[error("order {order} was not closed: {error}")]
     Unavailable {
         /// The order.
         order: OrderId,
         /// What happened.
-        error: StoreError,
+        error: Undone,
     },
 }
 
@@ -89,7 +93,7 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
     let DeadlineInput { order_id, trace, .. } = read(input)?;
     let trace = trace.as_deref();
     let now = (app.clock)();
-    let closing = close(&app.store, &order_id, Cause::Deadline, now).await;
+    let closing = close(&app.store, &app.providers, &order_id, Cause::Deadline, now).await;
     let looked = |order: &Order| Looked { order_id: order.id.clone(), status: Some(order.status.as_str()) };
     match closing {
         Ok(Closing::Closed(order)) => {
@@ -102,6 +106,15 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
         }
         Ok(Closing::Before(order) | Closing::Refused(order)) => {
             tracing::info!(%order_id, status = order.status.as_str(), trace, "an order needed no closing");
+            Ok(looked(&order))
+        }
+        Ok(Closing::Paid(order)) => {
+            tracing::info!(%order_id, trace, "an order had been paid when its deadline came");
+            Ok(looked(&order))
+        }
+        // Reconcile looks at it every minute from now on.
+        Ok(Closing::NotBefore(order, moment)) => {
+            tracing::info!(%order_id, %moment, trace, "the provider does not close the payment yet");
             Ok(looked(&order))
         }
         Ok(Closing::NotDue(order)) => Err(Failure::NotDue { order: order_id, pay_by: order.pay_by, now }),

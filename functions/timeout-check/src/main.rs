@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
+use providers::Providers;
 use store::{Names, Store, sdk_config};
 use timeout_check::{App, handle};
 
@@ -11,6 +12,8 @@ use timeout_check::{App, handle};
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let names = Names::from_env(|name| std::env::var(name).ok()).map_err(|missing| missing.to_string())?;
-    let app = &App::new(Store::new(&sdk_config().await, names), Arc::new(jiff::Timestamp::now));
+    let config = sdk_config().await;
+    let providers = Providers::from_env(&config, |name| std::env::var(name).ok());
+    let app = &App::new(Store::new(&config, names), providers, Arc::new(jiff::Timestamp::now));
     lambda_runtime::run(service_fn(move |event: LambdaEvent<_>| handle(app, event.payload))).await
 }

@@ -70,7 +70,7 @@ pub fn check_deadline(
     let world = world.clone();
     Box::pin(async move {
         let input: DeadlineInput = serde_json::from_str(firing.target.input.as_deref().unwrap()).unwrap();
-        let done = close(&world.store, &input.order_id, Cause::Deadline, world.now()).await.is_ok();
+        let done = close(&world.store, &world.providers, &input.order_id, Cause::Deadline, world.now()).await.is_ok();
         Outcome::Checked { firing: Box::new(firing), done }
     })
 }
@@ -78,7 +78,7 @@ pub fn check_deadline(
 pub fn cancel(world: &Rc<World>, order: OrderId) -> Pin<Box<dyn Future<Output = Outcome>>> {
     let world = world.clone();
     Box::pin(async move {
-        let _ = close(&world.store, &order, Cause::Buyer, world.now()).await;
+        let _ = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await;
         Outcome::Done("cancel")
     })
 }
@@ -96,7 +96,7 @@ pub fn stream(
 pub fn reconcile(world: &Rc<World>) -> Pin<Box<dyn Future<Output = Outcome>>> {
     let world = world.clone();
     Box::pin(async move {
-        let _ = flows::reconcile::reconcile(&world.store, world.now()).await;
+        let _ = flows::reconcile::reconcile(&world.store, &world.providers, world.now()).await;
         Outcome::Done("reconcile")
     })
 }

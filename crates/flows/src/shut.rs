@@ -1,0 +1,145 @@
+//! A payment is closed at its provider, before anything that was kept for it is given away.
+
+use domain::Timestamp;
+use domain::ids::PaymentNumber;
+use domain::order::Order;
+use domain::payment::{Arrived, Method, OpenPayment};
+use payments::{Closing, Kind, Paid, PaymentRef, Standing};
+use providers::Providers;
+use store::{OrderChange, Store};
+
+use crate::undone::Undone;
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// It cannot be paid any more, and was not.
+    Closed,
+    /// It was paid.
+    Paid(Arrived),
+    /// The provider does not close it before this moment; it was not paid yet.
+    NotBefore(Timestamp),
+    /// The order, or its open payment, is another by now: look again.
+    Changed,
+}
+
+/// The provider of a method; points have none.
+pub(crate) fn kind(method: Method) -> Option<Kind> {
+    match method {
+        Method::Alipay => Some(Kind::Alipay),
+        Method::Wechat => Some(Kind::WechatV3),
+        Method::WechatV2 => Some(Kind::WechatV2),
+        Method::Stripe => Some(Kind::Stripe),
+        Method::Points => None,
+    }
+}
+
+/// The method of a provider.
+pub fn method(kind: Kind) -> Method {
+    match kind {
+        Kind::Alipay => Method::Alipay,
+        Kind::WechatV3 => Method::Wechat,
+        Kind::WechatV2 => Method::WechatV2,
+        Kind::Stripe => Method::Stripe,
+    }
+}
+
+/// Closes an order's open payment at its provider. Stopped anywhere, it can be run again: a closed payment is closed again.
+pub(crate) async fn shut(
+    store: &Store,
+    providers: &Providers,
+    order: &Order,
+    payment: &OpenPayment,
+    now: Timestamp,
+) -> Result<Shut, Undone> {
+    let asked = Asked::of(order, payment)?;
+    let provider = providers.get(asked.kind, now).await.map_err(|trouble| asked.trouble(trouble))?;
+    let closable = payment.started_at.saturating_add(provider.closable_after()).unwrap_or(now);
+    if now < closable {
+        return Ok(match asked.standing(providers, now).await? {
+            Standing::Paid(paid) => Shut::Paid(asked.arrived(paid)),
+            Standing::Closed | Standing::Missing => Shut::Closed,
+            _ => Shut::NotBefore(closable),
+        });
+    }
+    // From here on nobody is sent to it any more, whatever happens to this try.
+    if !payment.closing {
+        match store.closing_payment(&order.id, payment.attempt).await? {
+            OrderChange::Made(_) => {}
+            OrderChange::Refused(_) => return Ok(Shut::Changed),
+        }
+    }
+    asked.close(providers, now).await
+}
+
+/// Closes a payment that its order does not need any more, at its provider only. `Some`: it was paid.
+pub(crate) async fn shut_leftover(
+    providers: &Providers,
+    order: &Order,
+    payment: &OpenPayment,
+    now: Timestamp,
+) -> Result<Option<Arrived>, Undone> {
+    match Asked::of(order, payment)?.close(providers, now).await? {
+        Shut::Paid(arrived) => Ok(Some(arrived)),
+        Shut::Closed | Shut::NotBefore(_) | Shut::Changed => Ok(None),
+    }
+}
+
+/// A payment that was asked for at a provider.
+struct Asked<'a> {
+    order: &'a Order,
+    attempt: u8,
+    method: Method,
+    kind: Kind,
+    reference: PaymentRef,
+}
+
+impl<'a> Asked<'a> {
+    fn of(order: &'a Order, payment: &OpenPayment) -> Result<Self, Undone> {
+        let attempt = order.attempts.get(usize::from(payment.attempt));
+        let known = attempt.and_then(|attempt| Some((attempt.method, kind(attempt.method)?)));
+        let number = PaymentNumber::new(order.id.clone(), payment.attempt);
+        let (Some((method, kind)), Some(number)) = (known, number) else {
+            let detail = format!("order {} has an open payment that it never asked for", order.id);
+            return Err(Undone::Store(store::StoreError::Permanent { operation: "close a payment", detail }));
+        };
+        let reference = payment.link.as_ref().and_then(|link| link.reference.clone());
+        let reference = PaymentRef { number, payment: reference };
+        Ok(Self { order, attempt: payment.attempt, method, kind, reference })
+    }
+
+    async fn close(&self, providers: &Providers, now: Timestamp) -> Result<Shut, Undone> {
+        let said = providers.close(self.kind, &self.reference, now).await.map_err(|trouble| self.trouble(trouble))?;
+        let unclear = match said {
+            Closing::Closed | Closing::NothingThere => return Ok(Shut::Closed),
+            Closing::AlreadyPaid => "it was paid, and cannot be found".to_owned(),
+            Closing::Unclear(what) => what,
+        };
+        match self.standing(providers, now).await? {
+            Standing::Paid(paid) => Ok(Shut::Paid(self.arrived(paid))),
+            Standing::Closed | Standing::Missing => Ok(Shut::Closed),
+            standing @ (Standing::NotPaid | Standing::Processing | Standing::Refunded(_) | Standing::Unknown(_)) => {
+                Err(Undone::Unclear { method: self.method, what: format!("{unclear}; {standing:?}") })
+            }
+        }
+    }
+
+    async fn standing(&self, providers: &Providers, now: Timestamp) -> Result<Standing, Undone> {
+        providers.query(self.kind, &self.reference, now).await.map_err(|trouble| self.trouble(trouble))
+    }
+
+    fn arrived(&self, paid: Paid) -> Arrived {
+        Arrived {
+            order: self.order.id.clone(),
+            attempt: self.attempt,
+            method: self.method,
+            transaction: paid.transaction,
+            amount: paid.amount,
+            currency: paid.currency,
+        }
+    }
+
+    fn trouble(&self, trouble: providers::Trouble) -> Undone {
+        Undone::Provider { method: self.method, trouble }
+    }
+}
