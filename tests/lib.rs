@@ -11,4 +11,6 @@
 
 pub mod http;
 pub mod stepping;
+pub mod till;
+pub mod turns;
 pub mod world;

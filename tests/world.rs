@@ -124,10 +124,32 @@ impl World {
         offer
     }
 
+    /// The same, for a month.
+    pub async fn long_sale(&self, stock: u32) -> Offer {
+        let mut form = form(stock, 1);
+        form.ends_at = form.starts_at.saturating_add(jiff::SignedDuration::from_hours(24 * 30)).unwrap();
+        let offer = self.preheated_of(form).await;
+        self.clock.advance(Duration::from_millis(u64::try_from((START_MS - self.clock.now_ms()).max(0)).unwrap()));
+        offer
+    }
+
+    /// The same, of an item that is as `change` makes it.
+    pub async fn sale_of(&self, stock: u32, change: impl Fn(&mut Item)) -> Offer {
+        let mut form = form(stock, 1);
+        form.items.iter_mut().for_each(change);
+        let offer = self.preheated_of(form).await;
+        self.clock.advance(Duration::from_millis(u64::try_from((START_MS - self.clock.now_ms()).max(0)).unwrap()));
+        offer
+    }
+
     /// A sale of one item, preheated, before its start.
     pub async fn preheated(&self, stock: u32, limit: u32) -> Offer {
+        self.preheated_of(form(stock, limit)).await
+    }
+
+    async fn preheated_of(&self, form: SaleForm) -> Offer {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        flows::set_up::create(&self.store, offer.sale.clone(), form(stock, limit), self.now()).await.unwrap();
+        flows::set_up::create(&self.store, offer.sale.clone(), form, self.now()).await.unwrap();
         self.preheat(&offer).await;
         self.stream().await;
         offer

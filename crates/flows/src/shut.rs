@@ -45,6 +45,9 @@ pub fn method(kind: Kind) -> Method {
 }
 
 /// Closes an order's open payment at its provider. Stopped anywhere, it can be run again: a closed payment is closed again.
+///
+/// A payment without a link is not even asked for: its link is shown only once it is kept, and none is kept any more once the payment
+/// is marked as closing. Nobody has it, so nobody can pay.
 pub(crate) async fn shut(
     store: &Store,
     providers: &Providers,
@@ -52,24 +55,36 @@ pub(crate) async fn shut(
     payment: &OpenPayment,
     now: Timestamp,
 ) -> Result<Shut, Undone> {
-    let asked = Asked::of(order, payment)?;
-    let provider = providers.get(asked.kind, now).await.map_err(|trouble| asked.trouble(trouble))?;
-    let closable = payment.started_at.saturating_add(provider.closable_after()).unwrap_or(now);
-    if now < closable {
-        return Ok(match asked.standing(providers, now).await? {
-            Standing::Paid(paid) => Shut::Paid(asked.arrived(paid)),
-            Standing::Closed | Standing::Missing => Shut::Closed,
-            _ => Shut::NotBefore(closable),
-        });
-    }
-    // From here on nobody is sent to it any more, whatever happens to this try.
-    if !payment.closing {
-        match store.closing_payment(&order.id, payment.attempt).await? {
-            OrderChange::Made(_) => {}
-            OrderChange::Refused(_) => return Ok(Shut::Changed),
+    if payment.link.is_some() {
+        let asked = Asked::of(order, payment)?;
+        let provider = providers.get(asked.kind, now).await.map_err(|trouble| asked.trouble(trouble))?;
+        let closable = payment.started_at.saturating_add(provider.closable_after()).unwrap_or(now);
+        if now < closable {
+            return Ok(match asked.standing(providers, now).await? {
+                Standing::Paid(paid) => Shut::Paid(asked.arrived(paid)),
+                Standing::Closed | Standing::Missing => Shut::Closed,
+                _ => Shut::NotBefore(closable),
+            });
         }
     }
-    asked.close(providers, now).await
+    if payment.closing {
+        return close(providers, order, payment, now).await;
+    }
+    // From here on nobody is sent to it any more, whatever happens to this try.
+    match store.closing_payment(&order.id, payment.attempt).await? {
+        OrderChange::Made(order) => match &order.payment {
+            Some(payment) => close(providers, &order, payment, now).await,
+            None => Ok(Shut::Changed),
+        },
+        OrderChange::Refused(_) => Ok(Shut::Changed),
+    }
+}
+
+async fn close(providers: &Providers, order: &Order, payment: &OpenPayment, now: Timestamp) -> Result<Shut, Undone> {
+    match payment.link {
+        None => Ok(Shut::Closed),
+        Some(_) => Asked::of(order, payment)?.close(providers, now).await,
+    }
 }
 
 /// Closes a payment that its order does not need any more, at its provider only. `Some`: it was paid.
@@ -79,7 +94,7 @@ pub(crate) async fn shut_leftover(
     payment: &OpenPayment,
     now: Timestamp,
 ) -> Result<Option<Arrived>, Undone> {
-    match Asked::of(order, payment)?.close(providers, now).await? {
+    match close(providers, order, payment, now).await? {
         Shut::Paid(arrived) => Ok(Some(arrived)),
         Shut::Closed | Shut::NotBefore(_) | Shut::Changed => Ok(None),
     }

@@ -80,6 +80,19 @@ impl Providers {
         Self(Arc::new(Reach { settings: Settings::new(config, secret), transport, random }))
     }
 
+    /// As a deployed function has them: over HTTPS, with the secret that the environment names. `variable` is such as
+    /// `|name| std::env::var(name).ok()`.
+    pub fn from_env(config: &SdkConfig, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let secret = variable("PAYMENT_SECRET_ARN").filter(|arn| !arn.is_empty());
+        let random = || {
+            let mut bits = [0; 16];
+            // Without the system's generator a provider refuses the repeated nonce: nothing worse.
+            let _ = getrandom::fill(&mut bits);
+            bits
+        };
+        Self::new(config, secret, https(), Arc::new(random))
+    }
+
     /// The providers whose settings can be used.
     pub async fn configured(&self, now: Timestamp) -> Result<Vec<Kind>, Trouble> {
         let table = self.0.settings.current(now).await?;

@@ -101,13 +101,14 @@ impl Store {
         }
     }
 
-    /// Keeps what the provider answered, if the payment is still that one.
+    /// Keeps what the provider answered, if the payment is still that one and nobody has begun to close it.
     pub async fn keep_link(&self, order: &OrderId, attempt: u8, link: &Link) -> Result<OrderChange, StoreError> {
         const OPERATION: &str = "keep a payment's link";
         let change = self
             .pending(order)
-            .only_if("payment.#attempt = :attempt")
+            .only_if("payment.#attempt = :attempt AND payment.closing = :false")
             .update("SET payment.#link = :link")
+            .value(":false", AttributeValue::Bool(false))
             .name("#attempt", "attempt")
             .name("#link", "link")
             .value(":attempt", n(attempt))

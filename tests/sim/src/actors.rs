@@ -6,11 +6,13 @@ use std::rc::Rc;
 
 use domain::ids::{Offer, OrderId};
 use domain::message::{DeadlineInput, OrderMessage};
+use domain::payment::Method;
 use domain::sale::SaleChange;
 use flows::close::{Cause, close};
 use flows::place_order::place_order;
 use flows::purchase::{Purchase, Refusal, Seckill};
 use flows::sales::Sales;
+use local_cloud::sandbox::DueNotice;
 use seckill_tests::world::{World, far};
 
 /// What a run came to.
@@ -24,6 +26,10 @@ pub enum Outcome {
     Checked { firing: Box<local_cloud::engine::scheduler::Firing>, done: bool },
     /// The stream was read on to here, or not.
     Streamed { done: bool },
+    /// A buyer has a link to pay with.
+    Started(Option<flows::start_payment::Started>),
+    /// A notice was taken, or not.
+    Told { notice: i64, accepted: bool },
     /// Something whose answer nobody waits for.
     Done(&'static str),
 }
@@ -80,6 +86,32 @@ pub fn cancel(world: &Rc<World>, order: OrderId) -> Pin<Box<dyn Future<Output = 
     Box::pin(async move {
         let _ = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await;
         Outcome::Done("cancel")
+    })
+}
+
+pub fn start_payment(
+    world: &Rc<World>,
+    order: OrderId,
+    method: Method,
+    points: i64,
+) -> Pin<Box<dyn Future<Output = Outcome>>> {
+    let world = world.clone();
+    Box::pin(async move { Outcome::Started(world.asks_to_pay(&order, method, points).await.ok()) })
+}
+
+pub fn notice(world: &Rc<World>, notice: DueNotice) -> Pin<Box<dyn Future<Output = Outcome>>> {
+    let world = world.clone();
+    Box::pin(async move {
+        let accepted = world.take(&notice).await;
+        Outcome::Told { notice: notice.id, accepted }
+    })
+}
+
+pub fn refund(world: &Rc<World>, order: OrderId) -> Pin<Box<dyn Future<Output = Outcome>>> {
+    let world = world.clone();
+    Box::pin(async move {
+        let _ = flows::refund::refund(&world.store, &world.providers, &order, world.now()).await;
+        Outcome::Done("refund")
     })
 }
 

@@ -33,26 +33,46 @@ impl Seen {
             held(order, &buckets)?;
             self.moved(order)?;
         }
-        Ok(())
+        money(observer).await
     }
 
     fn moved(&mut self, order: &Order) -> Result<(), String> {
         let Some(before) = self.statuses.insert(order.id.clone(), order.status) else { return Ok(()) };
-        let events = [Event::Close, Event::Pay, Event::StartRefund, Event::FinishRefund];
+        let events = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund];
         let allowed =
             before == order.status || events.iter().any(|event| step(before, *event) == Step::Become(order.status));
         if allowed { Ok(()) } else { Err(format!("order {} went from {before:?} to {:?}", order.id, order.status)) }
     }
 }
 
-/// An order that waits for its payment has its units: otherwise they can be sold to somebody else.
+/// An order that waits for its payment has its units, and one that is paid has them or has had them sold to it: otherwise they can be
+/// sold to somebody else.
 fn held(order: &Order, buckets: &[(u32, Bucket)]) -> Result<(), String> {
-    if order.status != Status::PendingPayment {
+    let bucket = buckets.iter().find(|(number, _)| *number == order.bucket).map(|(_, bucket)| bucket);
+    let held = bucket.and_then(|bucket| bucket.holders.get(&order.id)).copied();
+    let sold = bucket.and_then(|bucket| bucket.sold_to.get(&order.id)).copied();
+    let has_them = match order.status {
+        Status::PendingPayment => held == Some(order.quantity),
+        Status::Paid | Status::Refunding => held.or(sold) == Some(order.quantity),
+        Status::Closed | Status::Failed => sold.is_none(),
+        Status::Refunded => true,
+    };
+    if has_them {
         return Ok(());
     }
-    let bucket = buckets.iter().find(|(number, _)| *number == order.bucket).map(|(_, bucket)| bucket);
-    match bucket.and_then(|bucket| bucket.holders.get(&order.id)) {
-        Some(quantity) if *quantity == order.quantity => Ok(()),
-        _ => Err(format!("order {} waits for its payment and holds nothing in bucket {}", order.id, order.bucket)),
+    let status = order.status.as_str();
+    Err(format!("order {} is {status}, and bucket {} has {held:?} held and {sold:?} sold", order.id, order.bucket))
+}
+
+/// No payment goes back twice, and none that was not made.
+async fn money(observer: &World) -> Result<(), String> {
+    let mut kept: BTreeMap<String, i64> = BTreeMap::new();
+    for entry in observer.cloud.sandbox.money().await.unwrap() {
+        let sign = if entry.refund.is_some() { -1 } else { 1 };
+        *kept.entry(entry.transaction).or_default() += sign * entry.amount;
+    }
+    match kept.into_iter().find(|(_, kept)| *kept < 0) {
+        Some((transaction, _)) => Err(format!("transaction {transaction} went back more than once")),
+        None => Ok(()),
     }
 }

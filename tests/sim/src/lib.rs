@@ -16,4 +16,3 @@ pub mod actors;
 pub mod check;
 pub mod dice;
 pub mod run;
-pub mod turns;

@@ -7,24 +7,30 @@ use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
 use domain::Timestamp;
+use domain::claim::{Claim, ClaimState};
 use domain::ids::{Offer, OrderId};
+use domain::order::{Order, Status};
+use domain::payment::Method;
 use domain::sale::SaleChange;
 use flows::purchase::Seckill;
+use flows::start_payment::Started;
 use futures::task::noop_waker;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::wire::{Fault, Loss, Wire};
+use seckill_tests::turns::{Turns, act};
 use seckill_tests::world::{World, form, names, stock_change};
 use store::Store;
 
 use crate::actors::{self, Actor, Outcome};
 use crate::check::Seen;
 use crate::dice::Dice;
-use crate::turns::{Turns, act};
 
 const BUYERS: usize = 20;
 const ENVIRONMENTS: usize = 4;
 const STEPS: usize = 600;
+/// Every second buyer has so many points; the item costs 100.
+const POINTS: i64 = 150;
 /// Everybody who is at it at the same time.
 const ACTORS: usize = 6;
 /// Lines of history shown for a seed that failed.
@@ -48,6 +54,10 @@ pub struct Tally {
     pub accepted: usize,
     pub crashes: usize,
     pub faults: BTreeMap<String, usize>,
+    /// What buyers did in the sandbox.
+    pub money: BTreeMap<&'static str, usize>,
+    /// How orders ended.
+    pub ends: BTreeMap<&'static str, usize>,
 }
 
 struct Sim {
@@ -65,6 +75,7 @@ struct Sim {
     answers: BTreeMap<(usize, String), OrderId>,
     last_key: BTreeMap<usize, String>,
     accepted: BTreeMap<OrderId, usize>,
+    started: Vec<Started>,
     restocks: u32,
     seen: Seen,
     history: Vec<String>,
@@ -91,12 +102,17 @@ impl Sim {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
         let mut set_up = form(3, 2);
         set_up.payment_window_s = 60;
+        set_up.ends_at = set_up.starts_at.saturating_add(jiff::SignedDuration::from_hours(24)).unwrap();
+        set_up.items[0].points_price = Some(100);
         flows::set_up::create(&observer.store, offer.sale.clone(), set_up, observer.now()).await.unwrap();
         observer.preheat(&offer).await;
         // Three small buckets, so that they run empty and purchases have to move.
         observer.restock(&offer, 2, Some("one")).await;
         observer.restock(&offer, 2, Some("two")).await;
         observer.clock.advance(Duration::from_secs(3_600));
+        for buyer in (0..BUYERS).step_by(2) {
+            observer.points(&name(buyer), POINTS).await;
+        }
 
         let turns = Turns::default();
         let wire = turns.on(Wire::new(observer.cloud.clone()));
@@ -121,6 +137,7 @@ impl Sim {
             answers: BTreeMap::new(),
             last_key: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            started: Vec::new(),
             restocks: 0,
             seen: Seen::default(),
             history: Vec::new(),
@@ -171,10 +188,12 @@ impl Sim {
             self.seen.check(&self.observer, &self.offer).await?;
         }
         act(0);
-        for _ in 0..8 {
-            self.observer.pass(61);
+        for _ in 0..12 {
+            // WeChat Pay v2 closes nothing within five minutes; a refund is tried again after up to an hour.
+            self.observer.pass(400);
             self.observer.reconcile().await;
             self.observer.settle_down().await;
+            self.observer.notices().await;
             self.seen.check(&self.observer, &self.offer).await?;
             self.everything_accepted_is_known().await?;
         }
@@ -191,21 +210,33 @@ impl Sim {
     }
 
     async fn everything_came_right(&mut self) -> Result<(), String> {
-        let total = u32::try_from(self.observer.item(&self.offer).await.layout.total()).unwrap();
-        let figures = self.observer.figures(&self.offer).await;
-        if figures != (total, 0, 0) {
-            return Err(format!("nobody pays, so all {total} units must be free: (free, held, sold) = {figures:?}"));
-        }
         let again = self.observer.reconcile().await;
-        if !again.found_nothing() {
+        if !again.found_nothing() || again.refunds_open > 0 {
             return Err(format!("reconcile finds something once more: {again:?}"));
         }
+        let (orders, _) = self.observer.store.count_orders(&self.offer.sale, None).await.unwrap();
+        for order in &orders {
+            *self.tally.ends.entry(order.status.as_str()).or_default() += 1;
+        }
+        let ended: Vec<OrderId> =
+            orders.iter().filter(|order| order.status != Status::Failed).map(|order| order.id.clone()).collect();
+        self.observer.books_agree(&self.offer, &ended).await?;
+        self.points_agree(&orders).await?;
+        let total = u32::try_from(self.observer.item(&self.offer).await.layout.total()).unwrap();
+        let paid = orders.iter().filter(|order| order.status == Status::Paid);
+        let sold: u32 = paid.clone().map(|order| order.quantity).sum();
+        let figures = self.observer.figures(&self.offer).await;
+        if figures != (total - sold, 0, sold) {
+            return Err(format!("{sold} of {total} units are paid for: (free, held, sold) = {figures:?}"));
+        }
+        let live: BTreeMap<&OrderId, ()> = paid.map(|order| (&order.id, ())).collect();
         for buyer in 0..BUYERS {
             let asked = self.observer.asks(&self.offer, &name(buyer), 1, None);
             let (claims, _) = self.observer.store.claims(&asked.buyer_key, &self.offer.sale).await.unwrap();
             // A claim without stock, whose buyer never came back, keeps nobody from anything: the next press goes on with it.
-            if claims.claims.values().any(|claim| claim.state == domain::claim::ClaimState::Ordered) {
-                return Err(format!("{} still has a claim: {claims:?}", name(buyer)));
+            let stuck = |claim: &&Claim| claim.state != ClaimState::Held && !live.contains_key(&claim.order);
+            if let Some(claim) = claims.claims.values().find(stuck) {
+                return Err(format!("{} still has a claim: {claim:?}", name(buyer)));
             }
         }
         // Everything can still be sold.
@@ -213,10 +244,24 @@ impl Sim {
             .await
             .unwrap();
         let seckill = self.observer.environment();
-        for unit in 0..total {
+        for unit in 0..total - sold {
             let asked = self.observer.asks(&self.offer, &format!("late buyer {unit}"), 1, None);
             if let Err(refusal) = seckill.purchase(&asked).await {
                 return Err(format!("unit {unit} of {total} cannot be sold any more: {refusal:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A buyer's points are those given, less those that paid for an order.
+    async fn points_agree(&self, orders: &[Order]) -> Result<(), String> {
+        for buyer in (0..BUYERS).step_by(2) {
+            let paid =
+                orders.iter().filter(|order| order.status == Status::Paid && order.buyer_name.as_str() == name(buyer));
+            let spent: i64 = paid.filter_map(|order| order.paid.as_ref()).map(|paid| paid.points).sum();
+            let has = self.observer.points_of(&name(buyer)).await;
+            if has != (POINTS - spent, 0) {
+                return Err(format!("{} has spent {spent} of {POINTS} points and has {has:?}", name(buyer)));
             }
         }
         Ok(())
@@ -278,12 +323,16 @@ impl Sim {
     async fn somebody_acts(&mut self) {
         act(0);
         match self.dice.below(100) {
-            0..45 => self.somebody_presses(),
-            45..65 => self.a_message_arrives().await,
-            65..75 => self.the_stream_goes_on().await,
-            75..83 => self.a_deadline_comes().await,
-            83..90 => self.somebody_cancels(),
-            90..96 => self.start("reconcile", None, actors::reconcile(&self.world)),
+            0..30 => self.somebody_presses(),
+            30..45 => self.a_message_arrives().await,
+            45..53 => self.the_stream_goes_on().await,
+            53..60 => self.a_deadline_comes().await,
+            60..64 => self.somebody_cancels(),
+            64..76 => self.somebody_wants_to_pay(),
+            76..82 => self.somebody_pays().await,
+            82..87 => self.a_notice_comes().await,
+            87..91 => self.somebody_wants_a_refund(),
+            91..96 => self.start("reconcile", None, actors::reconcile(&self.world)),
             96..98 => {
                 self.restocks += 1;
                 // The same restock may be asked for twice.
@@ -356,6 +405,56 @@ impl Sim {
         self.start("cancel", None, actors::cancel(&self.world, order));
     }
 
+    fn some_order(&mut self) -> Option<OrderId> {
+        self.accepted.keys().nth(self.dice.below(self.accepted.len())).cloned()
+    }
+
+    fn somebody_wants_to_pay(&mut self) {
+        let Some(order) = self.some_order() else { return };
+        let method = Method::ALL[self.dice.below(Method::ALL.len())];
+        let points = if method != Method::Points && self.dice.chance(25) { 40 } else { 0 };
+        self.start("payment", None, actors::start_payment(&self.world, order, method, points));
+    }
+
+    /// In the sandbox: it takes the money, if it can, and has a notice for the shop.
+    async fn somebody_pays(&mut self) {
+        if self.started.is_empty() {
+            return;
+        }
+        let started = self.started[self.dice.below(self.started.len())].clone();
+        let (sandbox, number) = (&self.observer.cloud.sandbox, started.number.to_string());
+        if let Some(link) = started.link.pay_url.as_ref().or(started.link.qr_code.as_ref()) {
+            let _ = sandbox.open(link).await;
+        }
+        let paid = match self.dice.below(6) {
+            0 => sandbox.fail(&number).await.map(|_| "fails"),
+            1 => sandbox.pay_late(&number).await.map(|_| "is paid late"),
+            2 => sandbox.notify_again(&number).await.map(|_| "is told of again"),
+            _ => sandbox.pay(&number).await.map(|_| "is paid"),
+        };
+        if let Ok(what) = paid {
+            self.note(format!("payment {number} {what}"));
+            *self.tally.money.entry(what).or_default() += 1;
+        }
+    }
+
+    async fn a_notice_comes(&mut self) {
+        let due = self.observer.cloud.sandbox.due_notices().await.unwrap();
+        if due.is_empty() {
+            return;
+        }
+        let notice = due[self.dice.below(due.len())].clone();
+        if self.dice.chance(15) {
+            self.start("notice", None, actors::notice(&self.world, notice.clone()));
+        }
+        self.start("notice", None, actors::notice(&self.world, notice));
+    }
+
+    fn somebody_wants_a_refund(&mut self) {
+        let Some(order) = self.some_order() else { return };
+        self.start("refund", None, actors::refund(&self.world, order));
+    }
+
     fn start(
         &mut self,
         kind: &'static str,
@@ -416,13 +515,18 @@ impl Sim {
                     false => scheduler.put_back(&firing),
                 }
             }
+            Outcome::Started(Some(started)) if !started.paid => self.started.push(started),
+            Outcome::Told { notice, accepted } => {
+                // Of two deliveries of one notice the second finds it settled.
+                let _ = futures::executor::block_on(self.observer.cloud.sandbox.delivered(notice, accepted));
+            }
             Outcome::Streamed { done } => {
                 let read = self.reading.take();
                 if done && self.dice.chance(90) {
                     self.position = read;
                 }
             }
-            Outcome::Pressed { .. } | Outcome::Consumed { .. } | Outcome::Done(_) => {}
+            Outcome::Pressed { .. } | Outcome::Consumed { .. } | Outcome::Started(_) | Outcome::Done(_) => {}
         }
         Ok(())
     }

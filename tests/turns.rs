@@ -1,4 +1,4 @@
-//! Turns: every AWS call of every actor waits here until the simulation lets it happen, with a fault or without.
+//! Turns: every call of every actor waits here until a test or the simulation lets it happen, with a fault or without.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -58,6 +58,13 @@ impl Turns {
 
     pub fn take(&self, which: usize) -> Waiting {
         self.0.lock().unwrap().remove(which)
+    }
+
+    /// The call that an actor waits with.
+    pub fn take_of(&self, actor: u64) -> Option<Waiting> {
+        let mut waiting = self.0.lock().unwrap();
+        let place = waiting.iter().position(|waiting| waiting.actor == actor)?;
+        Some(waiting.remove(place))
     }
 
     /// Forgets the calls of an actor that is no more.

@@ -1,0 +1,355 @@
+//! Paying, refunding and closing, one thing at a time: what each comes to, and what providers in trouble do to it.
+
+use domain::ids::OrderId;
+use domain::order::{Reason, Status};
+use domain::payment::{Method, OpenEntry};
+use flows::Undone;
+use flows::close::{Cause, Closing, close};
+use flows::refund::{Refund, refund};
+use flows::settle::{Settled, settle};
+use flows::start_payment::NotStarted;
+use local_cloud::sandbox::Mood;
+use payments::Kind;
+use seckill_tests::till::{PROVIDERS, arrived};
+use seckill_tests::world::World;
+
+async fn status(world: &World, order: &OrderId) -> Status {
+    world.order(order).await.unwrap().status
+}
+
+async fn entries(world: &World, order: &OrderId) -> Vec<String> {
+    let entries = world.store.entries(order).await.unwrap();
+    entries.iter().map(|entry| entry["entry"].as_s().unwrap().clone()).collect()
+}
+
+fn kind(method: Method) -> Kind {
+    Kind::parse(method.as_str()).unwrap()
+}
+
+#[tokio::test]
+async fn bought_paid_refunded_and_bought_again_with_every_provider() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, method, 0).await;
+        assert_eq!((started.amount, started.points, started.paid), (69_900, 0, false));
+        assert!(started.link.pay_url.is_some() || started.link.qr_code.is_some(), "{method}");
+        world.pays(&started).await;
+        assert_eq!(status(&world, &order).await, Status::PendingPayment, "the notice is not there yet");
+        assert!(world.notices().await > 0);
+        assert_eq!(status(&world, &order).await, Status::Paid, "{method}");
+        assert_eq!(world.figures(&offer).await, (4, 0, 1));
+
+        let first = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+        assert!(matches!(first, Refund::Done(_) | Refund::UnderWay(_)), "{method}: {first:?}");
+        world.quiet_down().await;
+        assert_eq!(status(&world, &order).await, Status::Refunded, "{method}");
+        assert_eq!(world.figures(&offer).await, (5, 0, 0));
+        world.stream().await;
+        let log = entries(&world, &order).await;
+        for kind in ["STOCK#DEDUCT", "STOCK#CONFIRM", "STOCK#REFUND"] {
+            assert!(log.iter().any(|entry| entry == kind), "{log:?}");
+        }
+        world.books_agree(&offer, std::slice::from_ref(&order)).await.unwrap();
+
+        let again = world.waiting(&offer, "ann").await;
+        assert_ne!(again, order);
+        assert_eq!(status(&world, &again).await, Status::PendingPayment);
+    }
+}
+
+#[tokio::test]
+async fn asked_twice_is_the_same_payment() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let order = world.waiting(&offer, "ann").await;
+        let first = world.starts(&order, method, 0).await;
+        world.pass(60);
+        let second = world.starts(&order, method, 0).await;
+        assert_eq!(first, second, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn another_method_closes_the_first_and_one_can_come_back_to_it() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let wechat = world.starts(&order, Method::Wechat, 0).await;
+    let stripe = world.starts(&order, Method::Stripe, 0).await;
+    assert_ne!(wechat.number, stripe.number);
+    assert!(world.cloud.sandbox.pay(&wechat.number.to_string()).await.is_err(), "it is closed");
+    let back = world.starts(&order, Method::Wechat, 0).await;
+    assert!(back.number != wechat.number && back.number != stripe.number);
+    world.pays(&back).await;
+    world.notices().await;
+    assert_eq!(status(&world, &order).await, Status::Paid);
+    world.quiet_down().await;
+    world.books_agree(&offer, &[order]).await.unwrap();
+}
+
+#[tokio::test]
+async fn wechat_v2_is_not_closed_before_five_minutes() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let v2 = world.starts(&order, Method::WechatV2, 0).await;
+    let refused = world.asks_to_pay(&order, Method::Alipay, 0).await.unwrap_err();
+    assert!(matches!(refused, NotStarted::OtherOpenUntil(_)), "{refused:?}");
+    let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    assert!(matches!(closing, Closing::NotBefore(..)), "{closing:?}");
+    assert_eq!(world.starts(&order, Method::WechatV2, 0).await, v2, "it can still be paid");
+    world.pass(301);
+    let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    assert!(matches!(closing, Closing::Closed(_)), "{closing:?}");
+}
+
+#[tokio::test]
+async fn nobody_pays_before_there_is_an_order_or_after_its_deadline_or_twice() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let queued = world.buys(&offer, "bob").await;
+    assert!(matches!(world.asks_to_pay(&queued, Method::Alipay, 0).await, Err(NotStarted::UnknownOrder)));
+    world.consume().await;
+    let started = world.starts(&queued, Method::Alipay, 0).await;
+    world.pays(&started).await;
+    world.notices().await;
+    let again = world.asks_to_pay(&queued, Method::Wechat, 0).await;
+    assert!(matches!(again, Err(NotStarted::WrongStatus(Status::Paid))), "{again:?}");
+    let order = world.waiting(&offer, "ann").await;
+    world.pass(900);
+    assert!(matches!(world.asks_to_pay(&order, Method::Alipay, 0).await, Err(NotStarted::TooLate)));
+}
+
+#[tokio::test]
+async fn a_timeout_closes_at_the_provider_first() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, method, 0).await;
+        world.opens(&started).await;
+        world.pass(901);
+        assert_eq!(world.deadlines().await, 1);
+        let closed = world.order(&order).await.unwrap();
+        assert_eq!((closed.status, closed.reason), (Status::Closed, Some(Reason::TimedOut)), "{method}");
+        assert!(
+            world.cloud.sandbox.pay(&started.number.to_string()).await.is_err(),
+            "{method}: it is closed there too"
+        );
+        assert_eq!(world.figures(&offer).await, (5, 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_payment_that_the_deadline_finds_made_settles_the_order() {
+    for method in PROVIDERS {
+        for cause in [Cause::Deadline, Cause::Buyer] {
+            let world = World::new().await;
+            let offer = world.sale(5, 1).await;
+            let order = world.waiting(&offer, "ann").await;
+            let started = world.starts(&order, method, 0).await;
+            world.pays(&started).await;
+            // The notice is lost.
+            world.pass(899);
+            let at = world.order(&order).await.unwrap().pay_by;
+            let closing = close(&world.store, &world.providers, &order, cause, at).await.unwrap();
+            assert!(matches!(closing, Closing::Paid(_)), "{method} {cause:?}: {closing:?}");
+            assert_eq!(status(&world, &order).await, Status::Paid);
+            assert_eq!(world.figures(&offer).await, (4, 0, 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_late_payment_revives_the_order_if_there_is_a_unit() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(1, 1).await;
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, method, 0).await;
+        world.opens(&started).await;
+        world.pass(901);
+        world.settle_down().await;
+        assert_eq!(status(&world, &order).await, Status::Closed);
+        world.pays_late(&started).await;
+        world.notices().await;
+        let revived = world.order(&order).await.unwrap();
+        assert_eq!((revived.status, revived.reason), (Status::Paid, None), "{method}");
+        assert_eq!(world.figures(&offer).await, (0, 0, 1));
+        world.quiet_down().await;
+        world.books_agree(&offer, std::slice::from_ref(&order)).await.unwrap();
+        assert!(entries(&world, &order).await.contains(&"STOCK#REVIVE".to_owned()));
+        // It is the buyer's one live order again.
+        assert!(world.press(&offer, "ann").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_late_payment_goes_back_if_there_is_no_unit_or_the_buyer_has_bought_again() {
+    for by_another in [true, false] {
+        let world = World::new().await;
+        let offer = world.sale(if by_another { 1 } else { 5 }, 1).await;
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, Method::Wechat, 0).await;
+        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        world.stream().await;
+        let other = world.waiting(&offer, if by_another { "bob" } else { "ann" }).await;
+        world.pays_late(&started).await;
+        world.notices().await;
+        assert_eq!(status(&world, &order).await, Status::Closed);
+        assert_eq!(status(&world, &other).await, Status::PendingPayment);
+        let money = world.cloud.sandbox.money().await.unwrap();
+        assert_eq!(money.iter().map(|entry| entry.refund.is_some()).collect::<Vec<_>>(), [false, true]);
+        let log = entries(&world, &order).await;
+        assert!(log.iter().any(|entry| entry.starts_with("PAY#")), "{log:?}");
+        assert!(log.iter().any(|entry| entry.starts_with("REFUND#")), "{log:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_payment_goes_back() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let alipay = world.starts(&order, Method::Alipay, 0).await;
+    world.opens(&alipay).await;
+    let stripe = world.starts(&order, Method::Stripe, 0).await;
+    world.pays(&stripe).await;
+    world.pays_late(&alipay).await;
+    world.notices().await;
+    assert_eq!(status(&world, &order).await, Status::Paid);
+    world.quiet_down().await;
+    let refunds = world.cloud.sandbox.money().await.unwrap().into_iter().filter(|entry| entry.refund.is_some()).count();
+    assert_eq!(refunds, 1);
+    world.books_agree(&offer, &[order]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_payment_that_failed_closes_its_order_and_not_one_with_another_payment_open() {
+    for method in [Method::WechatV2, Method::Stripe] {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, method, 0).await;
+        world.pass(301);
+        world.cloud.sandbox.fail(&started.number.to_string()).await.unwrap();
+        let failure = world.cloud.sandbox.due_notices().await.unwrap().remove(0);
+        if method == Method::Stripe {
+            // The buyer has changed to another method before the news came.
+            let other = world.waiting(&offer, "bob").await;
+            let failed = world.starts(&other, method, 0).await;
+            let open = world.starts(&other, Method::Wechat, 0).await;
+            let cause = Cause::PaymentFailed { attempt: failed.number.attempt() };
+            let closing = close(&world.store, &world.providers, &other, cause, world.now()).await.unwrap();
+            assert!(matches!(closing, Closing::NotDue(_)), "{closing:?}");
+            assert_eq!(world.starts(&other, Method::Wechat, 0).await, open);
+        }
+        assert!(world.take(&failure).await);
+        let closed = world.order(&order).await.unwrap();
+        assert_eq!((closed.status, closed.reason), (Status::Closed, Some(Reason::PaymentFailed)), "{method}");
+        assert!(world.press(&offer, "ann").await.is_ok(), "the buyer may buy again");
+    }
+}
+
+#[tokio::test]
+async fn money_that_is_not_what_was_asked_for_changes_nothing() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let started = world.starts(&order, Method::Wechat, 0).await;
+    world.pays(&started).await;
+    let due = world.cloud.sandbox.due_notices().await.unwrap().remove(0);
+    let provider = world.providers.get(due.kind, world.now()).await.unwrap();
+    let good = arrived(&provider.notice(&due.call.headers, &due.call.body, world.now()).unwrap());
+    let before = world.state().await;
+    let mut wrongs = vec![good.clone(); 4];
+    wrongs[0].amount -= 1;
+    wrongs[1].currency = domain::money::Currency::parse("USD").unwrap();
+    wrongs[2].method = Method::Alipay;
+    wrongs[3].attempt = 7;
+    for wrong in wrongs {
+        let settled = settle(&world.store, &world.providers, &wrong, world.now()).await.unwrap();
+        assert!(matches!(settled, Settled::Wrong(_)), "{wrong:?}");
+    }
+    assert_eq!(world.state().await, before);
+    let mut unknown = good.clone();
+    unknown.order = world.buys(&offer, "nobody-yet").await;
+    assert_eq!(settle(&world.store, &world.providers, &unknown, world.now()).await.unwrap(), Settled::Unknown);
+    assert!(matches!(settle(&world.store, &world.providers, &good, world.now()).await.unwrap(), Settled::Paid(_)));
+    assert!(matches!(settle(&world.store, &world.providers, &good, world.now()).await.unwrap(), Settled::Before(_)));
+}
+
+#[tokio::test]
+async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
+    for mood in [Mood::Down, Mood::Rubbish, Mood::WrongSignature] {
+        for method in PROVIDERS {
+            let world = World::new().await;
+            let offer = world.sale(5, 1).await;
+            let order = world.waiting(&offer, "ann").await;
+            world.cloud.sandbox.set_mood(kind(method), mood, None);
+            let refused = world.asks_to_pay(&order, method, 0).await;
+            if method != Method::Alipay || matches!(refused, Err(_)) {
+                assert!(matches!(refused, Err(NotStarted::Undone(Undone::Provider { .. }))), "{mood:?} {refused:?}");
+            }
+            world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
+            let started = world.starts(&order, method, 0).await;
+            world.opens(&started).await;
+
+            world.pass(901);
+            world.cloud.sandbox.set_mood(kind(method), mood, None);
+            assert_eq!(world.deadlines().await, 0, "{mood:?} {method}");
+            world.pass(300);
+            let report = world.reconcile().await;
+            assert_eq!((report.closed, report.errors.len()), (0, 1), "{mood:?} {method}: {report:?}");
+            assert_eq!(status(&world, &order).await, Status::PendingPayment, "{mood:?} {method}");
+            assert_eq!(world.figures(&offer).await, (4, 1, 0), "{mood:?} {method}");
+
+            world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
+            assert_eq!(world.reconcile().await.closed, 1, "{mood:?} {method}");
+            assert_eq!(world.figures(&offer).await, (5, 0, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refund_that_the_provider_does_not_take_is_asked_for_again() {
+    for mood in [Mood::Down, Mood::Rubbish, Mood::WrongSignature] {
+        for method in PROVIDERS {
+            let world = World::new().await;
+            let offer = world.sale(5, 1).await;
+            let order = world.waiting(&offer, "ann").await;
+            let started = world.starts(&order, method, 0).await;
+            world.pays(&started).await;
+            world.notices().await;
+            world.cloud.sandbox.set_mood(kind(method), mood, None);
+            let asked = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+            assert!(matches!(asked, Refund::UnderWay(_)), "{mood:?} {method}: {asked:?}");
+            assert_eq!(world.figures(&offer).await, (4, 0, 1), "sold until the money is back");
+            world.pass(60);
+            world.reconcile().await;
+            let open = world.store.open_entries().await.unwrap();
+            assert!(matches!(&open[..], [OpenEntry::Refund(entry)] if entry.tries == 2), "{open:?}");
+            world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
+            world.quiet_down().await;
+            assert_eq!(status(&world, &order).await, Status::Refunded, "{mood:?} {method}");
+            world.books_agree(&offer, &[order]).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_a_paid_order_is_refunded() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let refused = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    assert!(matches!(refused, Refund::Refused(_)));
+    close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    let refused = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    assert!(matches!(refused, Refund::Refused(_)));
+    let queued = world.buys(&offer, "bob").await;
+    assert_eq!(refund(&world.store, &world.providers, &queued, world.now()).await.unwrap(), Refund::Unknown);
+}
