@@ -39,8 +39,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a request's body of at most `limit` bytes as `T`, which denies unknown fields.
-pub fn parse<T: DeserializeOwned>(request: &Request, limit: usize) -> Result<T, Problem> {
+/// The bytes of a request's body, as they were sent, of at most `limit`.
+pub fn raw(request: &Request, limit: usize) -> Result<&[u8], Problem> {
     let bytes: &[u8] = match request.body() {
         Body::Empty => &[],
         Body::Text(text) => text.as_bytes(),
@@ -51,6 +51,12 @@ pub fn parse<T: DeserializeOwned>(request: &Request, limit: usize) -> Result<T, 
     if bytes.len() > limit {
         return Err(Problem::new(Code::TooLarge, format!("a body may have {limit} bytes at the most")));
     }
+    Ok(bytes)
+}
+
+/// Reads a request's body of at most `limit` bytes as `T`, which denies unknown fields.
+pub fn parse<T: DeserializeOwned>(request: &Request, limit: usize) -> Result<T, Problem> {
+    let bytes = raw(request, limit)?;
     if let Some(kind) = request.headers().get(CONTENT_TYPE)
         && !kind.to_str().is_ok_and(is_json)
     {

@@ -217,10 +217,11 @@ impl Problem {
     pub fn respond(self, trace: Option<&str>) -> Response<Body> {
         if let Some(error) = &self.cause {
             let code = self.code.as_str();
+            let order_id = self.order_id.as_ref().map(tracing::field::display);
             if error.may_pass() {
-                tracing::warn!(%error, code, trace, "a request was not carried out");
+                tracing::warn!(order_id, %error, code, trace, "a request was not carried out");
             } else {
-                tracing::error!(%error, code, trace, "a request cannot be carried out");
+                tracing::error!(order_id, %error, code, trace, "a request cannot be carried out");
             }
         }
         let body = serde_json::to_string(&self.sent()).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use flows::purchase::Refusal;
 use flows::set_up::SetUpError;
+use flows::start_payment::NotStarted;
 
 use crate::problem::{Code, Problem};
 
@@ -58,6 +59,50 @@ impl From<SetUpError> for Problem {
     }
 }
 
+impl From<NotStarted> for Problem {
+    fn from(refusal: NotStarted) -> Self {
+        match refusal {
+            NotStarted::UnknownOrder => Problem::unknown_order(),
+            NotStarted::WrongStatus(status) => {
+                let detail = format!("an order that is {} cannot be paid", status.as_str());
+                Problem::new(Code::WrongState, detail)
+            }
+            NotStarted::TooLate => {
+                Problem::new(Code::WrongState, "the time to pay this order is over: buy again, if there are units left")
+            }
+            NotStarted::Paid => {
+                Problem::new(Code::WrongState, "the order was paid just now: nothing more is to be paid")
+            }
+            NotStarted::NotConfigured(methods) => {
+                let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
+                Problem::invalid("method", format!("is not set up here: use one of {}", names.join(", ")))
+            }
+            NotStarted::Refused(why) => {
+                let detail = format!("the payment provider does not take this payment ({why}): use another method");
+                Problem::new(Code::WrongState, detail)
+            }
+            NotStarted::WrongPoints => Problem::invalid(
+                "points",
+                "must fit the order: all of its price in points with the method points, beside money fewer than that, \
+                 and none if it has no price in points",
+            ),
+            NotStarted::PointsShort => {
+                Problem::new(Code::WrongState, "you have too few points: use fewer of them, or another method")
+            }
+            NotStarted::OtherOpenUntil(moment) => {
+                let detail =
+                    format!("another payment of this order is open: pay that one, or change the method after {moment}");
+                Problem::new(Code::WrongState, detail)
+            }
+            NotStarted::TooMany => Problem::new(
+                Code::WrongState,
+                "the payment of this order was changed too often: cancel the order and buy again",
+            ),
+            NotStarted::Undone(error) => Problem::from(error),
+        }
+    }
+}
+
 /// Seconds not shorter than so many milliseconds: `Retry-After` knows no fractions. At least one.
 fn whole_seconds(ms: i64) -> u32 {
     u32::try_from(ms.saturating_add(999).max(1_000) / 1_000).unwrap_or(u32::MAX)
@@ -68,7 +113,10 @@ mod tests {
     use super::*;
     use domain::Timestamp;
     use domain::ids::{Buyer, BuyerKey, OrderId};
+    use domain::order::Status;
+    use domain::payment::Method;
     use domain::sale::FieldError;
+    use flows::Undone;
     use store::StoreError;
 
     #[test]
@@ -104,6 +152,31 @@ mod tests {
             assert_eq!(problem.retry_after_s, Some(seconds), "{ms} ms");
         }
         assert_eq!(Problem::from(Refusal::Busy).retry_after_s, Some(1));
+    }
+
+    #[test]
+    fn each_payment_that_is_not_started_has_its_code_and_says_what_to_do() {
+        let cases = [
+            (NotStarted::UnknownOrder, Code::UnknownOrder, "no order"),
+            (NotStarted::WrongStatus(Status::Closed), Code::WrongState, "is CLOSED"),
+            (NotStarted::TooLate, Code::WrongState, "buy again"),
+            (NotStarted::Paid, Code::WrongState, "paid just now"),
+            (NotStarted::NotConfigured(vec![Method::Stripe, Method::Points]), Code::Invalid, "one of stripe, points"),
+            (NotStarted::Refused("alipay: too much".into()), Code::WrongState, "alipay: too much"),
+            (NotStarted::WrongPoints, Code::Invalid, "points: must fit"),
+            (NotStarted::PointsShort, Code::WrongState, "too few points"),
+            (NotStarted::OtherOpenUntil(Timestamp::UNIX_EPOCH), Code::WrongState, "after 1970-01-01T00:00:00Z"),
+            (NotStarted::TooMany, Code::WrongState, "cancel the order"),
+            (NotStarted::Undone(Undone::Busy), Code::Unavailable, "try again"),
+        ];
+        for (refusal, code, words) in cases {
+            let problem = Problem::from(refusal);
+            assert_eq!(problem.code, code, "{words}");
+            assert!(problem.detail.contains(words), "{}", problem.detail);
+        }
+        let field = |refusal| Problem::from(refusal).errors[0].field.clone();
+        assert_eq!(field(NotStarted::NotConfigured(vec![Method::Points])), "method");
+        assert_eq!(field(NotStarted::WrongPoints), "points");
     }
 
     #[test]

@@ -41,6 +41,18 @@ fn claim<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(name).map(String::as_str)
 }
 
+/// The host under which API Gateway was reached: its own, or the custom domain, and nothing that a client could make up.
+pub fn domain(request: &Request) -> Option<&str> {
+    let Some(RequestContext::ApiGatewayV2(context)) = request.request_context_ref() else { return None };
+    context.domain_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// The address that the request came from, as API Gateway saw it.
+pub fn source_ip(request: &Request) -> Option<&str> {
+    let Some(RequestContext::ApiGatewayV2(context)) = request.request_context_ref() else { return None };
+    context.http.source_ip.as_deref().filter(|address| !address.is_empty())
+}
+
 /// The client's own name for this try, if it gave one.
 pub fn idempotency_key(request: &Request) -> Result<Option<IdempotencyKey>, Problem> {
     const NAME: &str = "Idempotency-Key";
@@ -82,7 +94,7 @@ mod tests {
             "headers": headers,
             "requestContext": {
                 "accountId": "123456789012", "apiId": "api", "stage": "$default", "requestId": "r",
-                "authorizer": authorizer,
+                "authorizer": authorizer, "domainName": "shop.example",
                 "http": {"method": "POST", "path": "/orders/1/cancel", "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1"},
             },
             "isBase64Encoded": false,
@@ -129,6 +141,13 @@ mod tests {
         assert_eq!(of("Root=\"},\"admin\":true"), None);
         assert_eq!(of(&format!("Root={}", "1".repeat(65))), None);
         assert_eq!(trace(&request(json!({}), None)), None);
+    }
+
+    #[test]
+    fn where_a_request_comes_from_and_arrives_is_the_gateways_to_say() {
+        let request = request(json!({"host": "evil.example", "x-forwarded-for": "203.0.113.9"}), None);
+        assert_eq!(domain(&request), Some("shop.example"));
+        assert_eq!(source_ip(&request), Some("127.0.0.1"));
     }
 
     #[test]

@@ -40,6 +40,18 @@ pub enum Metric {
     OrdersClosed,
     /// Orders closed at their payment deadline.
     Timeouts,
+    /// Payments that paid for an order, by provider (or points).
+    PaymentsSettled,
+    /// From a genuine notice's arrival to its answer.
+    PaymentTime,
+    /// Notices that changed nothing because they could not be believed, or fit nothing here, by kind.
+    NoticesRefused,
+    /// Notices about orders of the shop's own, handed on to it.
+    NoticesForwarded,
+    /// Refunds done.
+    Refunds,
+    /// Refunds that were decided and are not done yet.
+    RefundsOpen,
     /// Messages that cannot be handled, kept for a person.
     DeadLetters,
     /// Units too few or too many. Must be 0.
@@ -64,6 +76,12 @@ impl Metric {
             Self::OrdersFailed => "OrdersFailed",
             Self::OrdersClosed => "OrdersClosed",
             Self::Timeouts => "Timeouts",
+            Self::PaymentsSettled => "PaymentsSettled",
+            Self::PaymentTime => "PaymentTime",
+            Self::NoticesRefused => "NoticesRefused",
+            Self::NoticesForwarded => "NoticesForwarded",
+            Self::Refunds => "Refunds",
+            Self::RefundsOpen => "RefundsOpen",
             Self::DeadLetters => "DeadLetters",
             Self::Drift => "Drift",
             Self::ReconcileRepairs => "ReconcileRepairs",
@@ -74,7 +92,7 @@ impl Metric {
     /// Its unit.
     pub fn unit(self) -> &'static str {
         match self {
-            Self::StockDecrementTime | Self::OrderLag => "Milliseconds",
+            Self::StockDecrementTime | Self::OrderLag | Self::PaymentTime => "Milliseconds",
             Self::PurchaseRequests
             | Self::PurchaseAccepted
             | Self::PurchaseRefused
@@ -83,6 +101,11 @@ impl Metric {
             | Self::OrdersFailed
             | Self::OrdersClosed
             | Self::Timeouts
+            | Self::PaymentsSettled
+            | Self::NoticesRefused
+            | Self::NoticesForwarded
+            | Self::Refunds
+            | Self::RefundsOpen
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileRepairs
@@ -95,7 +118,8 @@ impl Metric {
         match self {
             Self::PurchaseRefused => Some("Code"),
             Self::OrdersFailed | Self::OrdersClosed => Some("Reason"),
-            Self::ReconcileRepairs => Some("Kind"),
+            Self::PaymentsSettled => Some("Provider"),
+            Self::NoticesRefused | Self::ReconcileRepairs => Some("Kind"),
             Self::PurchaseRequests
             | Self::PurchaseAccepted
             | Self::PurchaseUnsent
@@ -103,6 +127,10 @@ impl Metric {
             | Self::OrdersPlaced
             | Self::OrderLag
             | Self::Timeouts
+            | Self::PaymentTime
+            | Self::NoticesForwarded
+            | Self::Refunds
+            | Self::RefundsOpen
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileErrors => None,

@@ -85,7 +85,11 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
     let mut metrics = Metrics::at(now);
     // Always, also 0: an alarm that hears nothing cannot tell a good state from a dead function.
     metrics.add(Metric::Drift, "", report.drift);
+    metrics.add(Metric::RefundsOpen, "", u64::from(report.refunds_open));
     metrics.add(Metric::ReconcileErrors, "", u64::try_from(report.errors.len()).unwrap_or(u64::MAX));
+    if report.refunded > 0 {
+        metrics.add(Metric::Refunds, "", u64::from(report.refunded));
+    }
     for (kind, count) in repairs(report) {
         if count > 0 {
             metrics.add(Metric::ReconcileRepairs, kind, u64::from(count));
@@ -173,7 +177,15 @@ mod tests {
         let quiet = lines(&Report { sales: 3, holders: 12, ..Report::default() });
         assert_eq!(quiet.len(), 1);
         assert_eq!((&quiet[0]["Drift"], &quiet[0]["ReconcileErrors"]), (&json!(0), &json!(0)));
+        assert_eq!((&quiet[0]["RefundsOpen"], &quiet[0]["Refunds"]), (&json!(0), &Value::Null));
         assert_eq!(quiet[0]["ReconcileRepairs"], Value::Null);
+    }
+
+    #[test]
+    fn refunds_are_counted_done_and_open() {
+        let refunds = lines(&Report { refunded: 2, refunds_open: 3, ..Report::default() });
+        assert_eq!((&refunds[0]["Refunds"], &refunds[0]["RefundsOpen"]), (&json!(2), &json!(3)));
+        assert_eq!((&refunds[0]["Kind"], &refunds[0]["ReconcileRepairs"]), (&json!("REFUNDED"), &json!(2)));
     }
 
     #[test]

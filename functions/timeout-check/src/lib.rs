@@ -1,4 +1,5 @@
-//! A payment deadline has come: the order is closed, unless it was paid.
+//! A payment deadline has come: the order is closed, unless it was paid. An open payment is closed at its provider first; one that turns
+//! out to have been made pays for the order.
 //!
 //! Scheduler invokes with the input that order-consumer gave the schedule. An error is an invocation that failed: Lambda
 //! tries it again, and then keeps it among the dead letters for a person.
@@ -9,8 +10,8 @@ use domain::Timestamp;
 use domain::ids::OrderId;
 use domain::message::{DeadlineInput, VERSION};
 use domain::order::{Order, Reason};
-use flows::Undone;
 use flows::close::{Cause, Closing, close};
+use flows::{Undone, just_now};
 use lambda_runtime::Diagnostic;
 use providers::Providers;
 use serde::Serialize;
@@ -98,6 +99,7 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
     match closing {
         Ok(Closing::Closed(order)) => {
             let mut metrics = Metrics::at(now);
+            metrics.note("order_id", &order_id);
             metrics.count(Metric::Timeouts);
             metrics.count_of(Metric::OrdersClosed, Reason::TimedOut.as_str());
             metrics.flush(&app.metrics);
@@ -110,6 +112,12 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
         }
         Ok(Closing::Paid(order)) => {
             tracing::info!(%order_id, trace, "an order had been paid when its deadline came");
+            if let Some(method) = just_now::settled(&order, now) {
+                let mut metrics = Metrics::at(now);
+                metrics.note("order_id", &order_id);
+                metrics.count_of(Metric::PaymentsSettled, method.as_str());
+                metrics.flush(&app.metrics);
+            }
             Ok(looked(&order))
         }
         // Reconcile looks at it every minute from now on.
