@@ -1,0 +1,148 @@
+//! Notices about orders of the shop's own: verified here, and handed to the shop's queue with the notice itself.
+//!
+//! Without a queue the provider is told to send the notice again, which all of them do for about a day: nothing that was paid is lost
+//! while somebody sets the queue up. Each time is logged as an error, and counted.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use domain::Timestamp;
+use payments::{Notice, Outcome};
+use serde::Serialize;
+use telemetry::{Metric, Metrics};
+
+use crate::{App, Taken};
+
+/// What the shop gets. A message can come twice, as a notice can.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Forwarded<'a> {
+    version: u32,
+    provider: &'a str,
+    /// The shop's own number.
+    number: &'a str,
+    transaction: Option<&'a str>,
+    amount: i64,
+    currency: &'a str,
+    outcome: &'static str,
+    happened_at: Option<Timestamp>,
+    /// The notice's body as it arrived, for whoever wants to read more of it.
+    notice: String,
+    notice_is_base64: bool,
+}
+
+impl<'a> Forwarded<'a> {
+    fn of(notice: &'a Notice, number: &'a str, raw: &[u8]) -> Self {
+        let (text, is_base64) = match std::str::from_utf8(raw) {
+            Ok(text) if text.chars().all(is_allowed) => (text.to_owned(), false),
+            _ => (STANDARD.encode(raw), true),
+        };
+        Self {
+            version: 1,
+            provider: notice.provider.as_str(),
+            number,
+            transaction: notice.transaction.as_deref(),
+            amount: notice.amount,
+            currency: notice.currency.as_str(),
+            outcome: outcome(&notice.outcome),
+            happened_at: notice.happened_at,
+            notice: text,
+            notice_is_base64: is_base64,
+        }
+    }
+}
+
+/// SQS refuses a message with two characters that JSON does not escape.
+fn is_allowed(character: char) -> bool {
+    !matches!(character, '\u{fffe}' | '\u{ffff}')
+}
+
+fn outcome(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Paid => "PAID",
+        Outcome::Failed => "FAILED",
+        Outcome::Closed => "CLOSED",
+        Outcome::Refunded => "REFUNDED",
+        Outcome::RefundFailed => "REFUND_FAILED",
+        Outcome::Other(_) => "OTHER",
+    }
+}
+
+/// Hands a notice to the shop.
+pub(crate) async fn forward(
+    app: &App,
+    notice: &Notice,
+    number: &str,
+    raw: &[u8],
+    trace: Option<&str>,
+    metrics: &mut Metrics,
+) -> Taken {
+    let provider = notice.provider;
+    let Ok(body) = serde_json::to_string(&Forwarded::of(notice, number, raw)) else {
+        tracing::error!(order_id = number, %provider, trace, "a notice for the shop could not be written as JSON");
+        return Taken::TryAgain;
+    };
+    match app.store.forward_to_shop(&body).await {
+        Ok(Some(())) => {
+            tracing::info!(order_id = number, %provider, trace, "a notice was handed to the shop");
+            metrics.count(Metric::NoticesForwarded);
+            Taken::Success
+        }
+        Ok(None) => {
+            tracing::error!(
+                order_id = number, %provider, trace,
+                "a notice about an order of the shop's own, and no queue for it: deploy with ShopQueueUrl and ShopQueueArn"
+            );
+            metrics.count_of(Metric::NoticesRefused, "NO_SHOP_QUEUE");
+            Taken::TryAgain
+        }
+        Err(error) => {
+            tracing::warn!(order_id = number, %provider, %error, trace, "a notice was not handed to the shop: it comes again");
+            Taken::TryAgain
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use payments::{Kind, Subject};
+    use serde_json::json;
+
+    fn notice() -> Notice {
+        Notice {
+            provider: Kind::WechatV3,
+            id: None,
+            subject: Subject::Ordinary("A-17".into()),
+            payment: None,
+            transaction: Some("4200000001".into()),
+            amount: 6_999,
+            currency: domain::money::Currency::parse("CNY").unwrap(),
+            happened_at: Some("2026-11-11T00:05:00Z".parse().unwrap()),
+            outcome: Outcome::Paid,
+        }
+    }
+
+    #[test]
+    fn the_shop_gets_what_was_verified_and_the_notice_itself() {
+        let notice = notice();
+        let text = serde_json::to_value(Forwarded::of(&notice, "A-17", "{\"id\": \"é\"}\n".as_bytes())).unwrap();
+        assert_eq!(
+            text,
+            json!({
+                "version": 1, "provider": "wechat", "number": "A-17", "transaction": "4200000001", "amount": 6_999,
+                "currency": "CNY", "outcome": "PAID", "happenedAt": "2026-11-11T00:05:00Z",
+                "notice": "{\"id\": \"é\"}\n", "noticeIsBase64": false,
+            })
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_for_a_message_are_kept_as_they_are() {
+        let notice = notice();
+        for raw in [&b"\xff\x00"[..], "\u{ffff}".as_bytes()] {
+            let forwarded = Forwarded::of(&notice, "A-17", raw);
+            assert!(forwarded.notice_is_base64);
+            assert_eq!(STANDARD.decode(&forwarded.notice).unwrap(), raw);
+        }
+    }
+}
