@@ -1,8 +1,9 @@
-//! The operator's requests: a sale is set up, laid out, paused, restocked, closed and audited.
+//! The operator's requests: a sale is set up, laid out, paused, restocked, closed and audited; a buyer is given points.
 //!
 //! Every route needs a token with the scope `seckill/admin`; the gateway asks for it, and so does this function.
 
 mod form;
+mod points;
 mod view;
 
 use std::num::NonZeroU32;
@@ -38,12 +39,14 @@ pub struct App {
     pub clock: Clock,
     /// Random bits for sale ids.
     pub random: Random,
+    /// The deployment's salt of buyers' keys.
+    pub salt: String,
 }
 
 impl App {
     /// A function that has just started.
-    pub fn new(store: Store, clock: Clock, random: Random) -> Self {
-        Self { store, clock, random }
+    pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
+        Self { store, clock, random, salt: salt.into() }
     }
 }
 
@@ -78,6 +81,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
             restock(app, &Offer { sale: sale_id(sale)?, item }, request).await
         }
         (&Method::GET, ["admin", "sales", sale, "audit"]) => audit(app, &sale_id(sale)?).await,
+        (&Method::POST, ["admin", "points"]) => points::credit(app, request).await,
         _ => Err(Problem::not_found()),
     }
 }

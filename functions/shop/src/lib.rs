@@ -1,15 +1,18 @@
-//! A buyer's other requests: what is on sale, what became of my orders, and cancel.
+//! A buyer's other requests: what is on sale, what became of my orders, pay, cancel and refund.
 //!
 //! Sales are the same for everybody and need no token. An order is shown to its buyer only: to anybody else it does not
-//! exist.
+//! exist. The page that a browser comes back to from a provider is reached without a token, by the payment's own number.
 
+mod page;
+mod pay;
+mod return_page;
 mod view;
 
 use std::sync::Arc;
 
 use domain::Timestamp;
 use domain::ids::{BuyerKey, OrderId, SaleId};
-use domain::order::Reason;
+use domain::order::{Reason, Status};
 use domain::sale::{SaleState, SaleWithItems};
 use edge::response::Keep;
 use edge::{Body, Code, Problem, Request, Response, request, response};
@@ -39,6 +42,8 @@ pub struct App {
     pub shelves: Shelves,
     /// The deployment's salt of buyers' keys.
     pub salt: String,
+    /// Where this system is reached from outside; none: under the name that a request comes by.
+    pub public_url: Option<String>,
     /// What time it is.
     pub clock: Clock,
     /// Where metrics go.
@@ -47,13 +52,20 @@ pub struct App {
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, providers: Providers, salt: impl Into<String>, clock: Clock) -> Self {
+    pub fn new(
+        store: Store,
+        providers: Providers,
+        salt: impl Into<String>,
+        public_url: Option<String>,
+        clock: Clock,
+    ) -> Self {
         Self {
             store,
             providers,
             sales: Sales::default(),
             shelves: Shelves::default(),
             salt: salt.into(),
+            public_url,
             clock,
             metrics: Sink::stdout(),
         }
@@ -78,7 +90,13 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
         }
         (&Method::GET, ["orders"]) => list_orders(app, &buyer(app, request)?).await,
         (&Method::GET, ["orders", order]) => one_order(app, &buyer(app, request)?, order).await,
+        (&Method::POST, ["orders", order, "payments"]) => pay::pay(app, &buyer(app, request)?, order, request).await,
         (&Method::POST, ["orders", order, "cancel"]) => cancel(app, &buyer(app, request)?, order, request).await,
+        (&Method::POST, ["orders", order, "refund"]) => {
+            pay::give_back(app, &buyer(app, request)?, order, request).await
+        }
+        (&Method::GET, ["points"]) => pay::points(app, &buyer(app, request)?).await,
+        (&Method::GET, ["payments", provider, "return"]) => return_page::show(app, provider, request).await,
         _ => Err(Problem::not_found()),
     }
 }
@@ -139,7 +157,8 @@ async fn one_order(app: &App, buyer: &BuyerKey, order: &str) -> Result<Response<
 async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> Result<Response<Body>, Problem> {
     let id = order_id(buyer, order)?;
     let now = (app.clock)();
-    match close(&app.store, &app.providers, &id, Cause::Buyer, now).await? {
+    let closing = close(&app.store, &app.providers, &id, Cause::Buyer, now).await;
+    match closing.map_err(|error| Problem::from(error).about(id.clone()))? {
         Closing::Closed(order) => {
             let trace = request::trace(request);
             tracing::info!(order_id = %id, trace, "an order was cancelled");
@@ -150,10 +169,14 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
         }
         Closing::Before(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
         Closing::Refused(order) => {
-            let detail = format!("an order that is {} cannot be cancelled", order.status.as_str());
+            let detail = match order.status {
+                Status::Paid => "the order is paid: ask for a refund instead".to_owned(),
+                status => format!("an order that is {} cannot be cancelled", status.as_str()),
+            };
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
-        Closing::Paid(_) => {
+        Closing::Paid(order) => {
+            pay::count_settled(app, &order, now);
             Err(Problem::new(Code::WrongState, "the order was paid in the meantime: ask for a refund instead")
                 .about(id))
         }
@@ -164,10 +187,7 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
         // A cancel asks for no deadline; should the order be in the middle of a change, it can be cancelled after it.
         Closing::NotDue(_) => Err(try_again(id)),
         // Accepted, and not an order yet: there is something to cancel, in a moment.
-        Closing::Unknown => match orders::order(&app.store, &app.sales, buyer, &id, now).await? {
-            Some(_) => Err(try_again(id)),
-            None => Err(Problem::unknown_order()),
-        },
+        Closing::Unknown => Err(pay::not_there(app, buyer, id, now).await?),
     }
 }
 

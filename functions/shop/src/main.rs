@@ -16,6 +16,7 @@ async fn main() -> Result<(), Error> {
     let salt = variable("BUYER_SALT").ok_or_else(|| MissingSetting("BUYER_SALT").to_string())?;
     let config = sdk_config().await;
     let providers = Providers::from_env(&config, |name| std::env::var(name).ok());
-    let app = &App::new(Store::new(&config, names), providers, salt, Arc::new(jiff::Timestamp::now));
+    let clock = Arc::new(jiff::Timestamp::now);
+    let app = &App::new(Store::new(&config, names), providers, salt, variable("PUBLIC_URL"), clock);
     lambda_http::run(service_fn(move |request| async move { Ok::<_, Error>(handle(app, request).await) })).await
 }

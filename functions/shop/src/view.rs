@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use domain::Timestamp;
 use domain::availability::Availability;
-use domain::ids::ItemId;
-use domain::order::Order;
+use domain::ids::{ItemId, PaymentNumber};
+use domain::order::{Order, Status};
+use domain::payment::Method;
 use domain::sale::{Item, Phase, SaleWithItems};
 use flows::orders::{OrderView, Queued};
 use serde::Serialize;
@@ -39,6 +40,7 @@ struct ItemJson {
     original_price: i64,
     currency: String,
     limit_per_buyer: u32,
+    points_price: Option<i64>,
     availability: Availability,
 }
 
@@ -52,6 +54,7 @@ impl SaleJson {
             original_price: item.original_price,
             currency: item.currency.to_string(),
             limit_per_buyer: item.limit_per_buyer,
+            points_price: item.points_price,
             availability: looks.get(&item.id).copied().unwrap_or(Availability::SoldOut),
         };
         Self {
@@ -82,11 +85,38 @@ pub(crate) struct OrderJson<'a> {
     quantity: u32,
     amount: Option<i64>,
     currency: Option<&'a str>,
+    points_price: Option<i64>,
     status: &'static str,
     reason: Option<&'static str>,
     pay_by: Option<Timestamp>,
     created_at: Option<Timestamp>,
     paid_at: Option<Timestamp>,
+    refunded_at: Option<Timestamp>,
+    payment: Option<OpenPaymentJson>,
+}
+
+/// The payment that can be made now.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OpenPaymentJson {
+    payment_id: String,
+    method: Method,
+    amount: i64,
+    points: i64,
+}
+
+impl OpenPaymentJson {
+    /// None while one is being closed: it is not to be made any more.
+    fn of(order: &Order) -> Option<Self> {
+        let open = order.payment.as_ref().filter(|open| order.status == Status::PendingPayment && !open.closing)?;
+        let attempt = order.attempts.get(usize::from(open.attempt))?;
+        Some(Self {
+            payment_id: PaymentNumber::new(order.id.clone(), open.attempt)?.to_string(),
+            method: attempt.method,
+            amount: attempt.amount,
+            points: attempt.points,
+        })
+    }
 }
 
 impl<'a> OrderJson<'a> {
@@ -106,11 +136,14 @@ impl<'a> OrderJson<'a> {
             quantity: order.quantity,
             amount: Some(order.amount),
             currency: Some(order.currency.as_str()),
+            points_price: order.points_price,
             status: order.status.as_str(),
             reason: order.reason.map(|reason| reason.as_str()),
             pay_by: Some(order.pay_by),
             created_at: Some(order.created_at),
             paid_at: order.paid_at,
+            refunded_at: order.refunded_at,
+            payment: OpenPaymentJson::of(order),
         }
     }
 
@@ -124,22 +157,26 @@ impl<'a> OrderJson<'a> {
             quantity: queued.quantity,
             amount: item.map(|(_, amount, _)| *amount),
             currency: item.map(|(_, _, currency)| currency.as_str()),
+            points_price: None,
             status: "QUEUED",
             reason: None,
             pay_by: None,
             created_at: None,
             paid_at: None,
+            refunded_at: None,
+            payment: None,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use domain::bucket::Layout;
     use domain::ids::{Buyer, BuyerKey, Offer, OrderId};
     use domain::money::Currency;
-    use domain::order::{Reason, Status};
+    use domain::order::Reason;
+    use domain::payment::{Attempt, OpenPayment};
     use domain::sale::{Sale, SaleState};
     use serde_json::json;
 
@@ -151,9 +188,8 @@ mod tests {
         OrderId::new(at("2026-11-11T00:00:00Z"), &BuyerKey::of(&Buyer::parse("ann").unwrap(), ""), 1)
     }
 
-    #[test]
-    fn an_order_has_every_field_of_the_contract() {
-        let order = Order {
+    pub(crate) fn order(status: Status) -> Order {
+        Order {
             id: id(),
             buyer_name: Buyer::parse("ann").unwrap(),
             sale: "s1".parse().unwrap(),
@@ -163,12 +199,12 @@ mod tests {
             amount: 139_800,
             currency: Currency::parse("CNY").unwrap(),
             bucket: 5,
-            status: Status::Closed,
-            reason: Some(Reason::TimedOut),
+            status,
+            reason: None,
             created_at: at("2026-11-11T00:00:00.25Z"),
             pay_by: at("2026-11-11T00:15:00.25Z"),
             paid_at: None,
-            closed_at: Some(at("2026-11-11T00:15:01Z")),
+            closed_at: None,
             refunded_at: None,
             points_price: None,
             attempts: Vec::new(),
@@ -176,16 +212,49 @@ mod tests {
             paid: None,
             returned: Default::default(),
             trace: Some("1-2-3".into()),
-        };
+        }
+    }
+
+    fn json_of(order: Order) -> serde_json::Value {
+        serde_json::to_value(OrderJson::of(&OrderView::Order(Box::new(order)))).unwrap()
+    }
+
+    #[test]
+    fn an_order_has_every_field_of_the_contract() {
+        let closed_at = Some(at("2026-11-11T00:15:01Z"));
+        let closed = Order { reason: Some(Reason::TimedOut), closed_at, ..order(Status::Closed) };
         assert_eq!(
-            serde_json::to_value(OrderJson::of(&OrderView::Order(Box::new(order)))).unwrap(),
+            json_of(closed),
             json!({
                 "orderId": id(), "saleId": "s1", "itemId": "phone", "itemName": "Phone", "quantity": 2,
-                "amount": 139_800, "currency": "CNY", "status": "CLOSED", "reason": "TIMED_OUT",
+                "amount": 139_800, "currency": "CNY", "pointsPrice": null, "status": "CLOSED", "reason": "TIMED_OUT",
                 "payBy": "2026-11-11T00:15:00.25Z", "createdAt": "2026-11-11T00:00:00.25Z", "paidAt": null,
+                "refundedAt": null, "payment": null,
             }),
             "and nothing of buckets, buyers and traces"
         );
+        let refunded = json_of(Order { refunded_at: Some(at("2026-11-12T00:00:00Z")), ..order(Status::Refunded) });
+        assert_eq!(refunded["refundedAt"], "2026-11-12T00:00:00Z");
+    }
+
+    #[test]
+    fn an_open_payment_is_shown_until_somebody_begins_to_close_it() {
+        let open = OpenPayment {
+            attempt: 1,
+            started_at: at("2026-11-11T00:01:00Z"),
+            client_ip: "203.0.113.7".into(),
+            link: None,
+            closing: false,
+        };
+        let attempt = |method, amount, points| Attempt { method, amount, points };
+        let attempts = vec![attempt(Method::Alipay, 139_800, 0), attempt(Method::Wechat, 100_000, 398)];
+        let waiting = Order { attempts, payment: Some(open.clone()), ..order(Status::PendingPayment) };
+        assert_eq!(
+            json_of(waiting.clone())["payment"],
+            json!({"paymentId": format!("{}1", id()), "method": "wechat", "amount": 100_000, "points": 398})
+        );
+        let closing = Order { payment: Some(OpenPayment { closing: true, ..open }), ..waiting };
+        assert_eq!(json_of(closing)["payment"], json!(null));
     }
 
     #[test]
@@ -197,8 +266,8 @@ mod tests {
             serde_json::to_value(OrderJson::of(&queued)).unwrap(),
             json!({
                 "orderId": id(), "saleId": "s1", "itemId": "phone", "itemName": "Phone", "quantity": 1,
-                "amount": 69_900, "currency": "CNY", "status": "QUEUED", "reason": null,
-                "payBy": null, "createdAt": null, "paidAt": null,
+                "amount": 69_900, "currency": "CNY", "pointsPrice": null, "status": "QUEUED", "reason": null,
+                "payBy": null, "createdAt": null, "paidAt": null, "refundedAt": null, "payment": null,
             })
         );
     }
@@ -236,7 +305,7 @@ mod tests {
         let shown = |id: &str, availability: &str| {
             json!({
                 "itemId": id, "name": id.to_uppercase(), "price": 69_900, "originalPrice": 99_900, "currency": "CNY",
-                "limitPerBuyer": 1, "availability": availability,
+                "limitPerBuyer": 1, "pointsPrice": null, "availability": availability,
             })
         };
         assert_eq!(

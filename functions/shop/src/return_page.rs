@@ -1,0 +1,106 @@
+//! `GET /payments/{provider}/return`: the buyer's browser comes back from the provider.
+//!
+//! It shows how the order stands in the database, and settles nothing: what a browser brings is not the provider's word. Alipay signs
+//! what it adds to the address, and that is verified; the others' addresses carry the payment's number, which nobody can guess.
+
+use domain::ids::PaymentNumber;
+use domain::order::Order;
+use edge::{Body, Problem, Request, Response, request};
+use flows::Undone;
+use lambda_http::RequestExt;
+use lambda_http::http::StatusCode;
+use payments::{Kind, MAX_NOTICE, Subject};
+use providers::Trouble;
+
+use crate::App;
+use crate::page::{self, Language};
+
+/// Shows the order of a payment.
+pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result<Response<Body>, Problem> {
+    let language = Language::of(request);
+    let now = (app.clock)();
+    let Some(kind) = Kind::parse(provider) else { return Ok(page::nothing(StatusCode::NOT_FOUND, language)) };
+    let number = match kind {
+        Kind::Alipay => signed_number(app, kind, request).await?,
+        Kind::WechatV3 | Kind::WechatV2 | Kind::Stripe => plain_number(request),
+    };
+    let Some(number) = number else { return Ok(page::nothing(StatusCode::BAD_REQUEST, language)) };
+    let order = app.store.order(number.order()).await?;
+    Ok(match order.filter(|order| is_its(order, &number, kind)) {
+        Some(order) => page::order(&order, language, now),
+        None => page::nothing(StatusCode::NOT_FOUND, language),
+    })
+}
+
+/// Whether the payment is one of the order's, at this provider.
+fn is_its(order: &Order, number: &PaymentNumber, kind: Kind) -> bool {
+    let attempt = order.attempts.get(usize::from(number.attempt()));
+    attempt.is_some_and(|attempt| attempt.method == flows::method(kind))
+}
+
+/// The payment that a signed address is about.
+async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Option<PaymentNumber>, Problem> {
+    let query = request.uri().query().unwrap_or_default();
+    if query.is_empty() || query.len() > MAX_NOTICE {
+        return Ok(None);
+    }
+    let provider = match app.providers.get(kind, (app.clock)()).await {
+        Ok(provider) => provider,
+        Err(Trouble::NotConfigured(_)) => return Ok(None),
+        Err(trouble) => return Err(Undone::Provider { method: flows::method(kind), trouble }.into()),
+    };
+    match provider.read_return(query) {
+        Ok(returned) => Ok(match returned.subject {
+            Subject::FlashSale(number) => Some(number),
+            Subject::Ordinary(_) => None,
+        }),
+        Err(error) => {
+            tracing::info!(provider = %kind, %error, trace = request::trace(request), "a return page that is not signed");
+            Ok(None)
+        }
+    }
+}
+
+fn plain_number(request: &Request) -> Option<PaymentNumber> {
+    PaymentNumber::parse(request.query_string_parameters_ref()?.first("payment")?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::order::Status;
+    use domain::payment::{Attempt, Method};
+
+    fn returned(query: &str) -> Request {
+        let event = serde_json::json!({
+            "version": "2.0", "routeKey": "GET /payments/{provider}/return", "rawPath": "/payments/stripe/return",
+            "rawQueryString": query, "headers": {},
+            "requestContext": {
+                "accountId": "1", "apiId": "a", "stage": "$default", "requestId": "r",
+                "http": {"method": "GET", "path": "/payments/stripe/return", "protocol": "HTTP/1.1", "sourceIp": "::1"},
+            },
+            "isBase64Encoded": false,
+        });
+        lambda_http::request::from_str(&event.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_number_is_read_from_the_address_or_not_at_all() {
+        let number = "01M73YF03V69FY4XMCZZ6TJE3WN5Y5Y0";
+        let read = |query: &str| plain_number(&returned(query)).map(|number| number.to_string());
+        assert_eq!(read(&format!("payment={number}&session=cs_1")).as_deref(), Some(number));
+        for bad in ["", "payment=", "payment=x", "payment=%3Cscript%3E", "paiment=1", &format!("payment={number}0")] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_payment_is_shown_at_its_own_provider_only() {
+        let attempts = vec![Attempt { method: Method::Stripe, amount: 1, points: 0 }];
+        let order = Order { attempts, ..crate::view::tests::order(Status::Paid) };
+        let number = |attempt| PaymentNumber::new(order.id.clone(), attempt).unwrap();
+        assert!(is_its(&order, &number(0), Kind::Stripe));
+        assert!(!is_its(&order, &number(0), Kind::WechatV3));
+        assert!(!is_its(&order, &number(1), Kind::Stripe));
+    }
+}
