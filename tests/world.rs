@@ -301,6 +301,8 @@ impl World {
                 .map(|mut row| {
                     // How often a page was turned says nothing of what is on it.
                     row.remove("version");
+                    // Nor does how often a provider was asked in vain say anything of what it did in the end.
+                    row.retain(|name, _| !["tries", "triedAt", "trouble"].contains(&name.as_str()));
                     shown(&AttributeValue::M(row))
                 })
                 .collect();

@@ -275,13 +275,13 @@ fn in_triples() {
             usize::try_from((seed >> 33) % below).unwrap()
         };
         for pays in [Pays::Before, Pays::WithTheNotice, Pays::Late] {
-            for one in 0..EVENTS.len() {
+            for (at, one) in EVENTS.into_iter().enumerate() {
                 let stage = Stage::new().await;
-                for two in one..EVENTS.len() {
-                    for three in two..EVENTS.len() {
+                for (next, two) in EVENTS.into_iter().enumerate().skip(at) {
+                    for three in EVENTS.into_iter().skip(next) {
                         for _ in 0..3 {
                             let scene = Scene::new(&stage, pays).await;
-                            let events = [EVENTS[one], EVENTS[two], EVENTS[three]];
+                            let events = [one, two, three];
                             let segments: Vec<_> = (0..6).map(|_| (draw(3), draw(5))).collect();
                             scene.play(&events, &segments);
                             scene.ends_well((events, segments)).await;

@@ -16,6 +16,7 @@ mod edges;
 mod guards;
 mod interleavings;
 mod late;
+mod money_crashes;
 mod outages;
 mod payments;
 mod points;
