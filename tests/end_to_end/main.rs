@@ -11,4 +11,5 @@
 mod bad_input;
 mod crowd;
 mod life;
+mod payments;
 mod shop;

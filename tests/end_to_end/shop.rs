@@ -51,7 +51,12 @@ impl Shop {
 
     /// Creates and preheats a sale of one item that is on. Returns its id.
     pub(crate) async fn sale(&self, stock: u32, limit: u32, payment_window_s: u32) -> String {
-        let created = self.operator.post("/admin/sales", &sale(stock, limit, payment_window_s)).await;
+        self.sale_of(&sale(stock, limit, payment_window_s)).await
+    }
+
+    /// The same, of any one item.
+    pub(crate) async fn sale_of(&self, sale: &Value) -> String {
+        let created = self.operator.post("/admin/sales", sale).await;
         assert_eq!(created.status, 201, "{created:?}");
         assert_eq!(created.body["status"], "DRAFT");
         let id = created.body["saleId"].as_str().unwrap().to_owned();

@@ -1,0 +1,183 @@
+//! The functions that buyers, operators and providers knock at, as they are deployed, in process and on the driven clock.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use ::payments::sandbox::{Happened, Keys, Payment, Sandbox, State};
+use ::payments::{HttpCall, Kind, Nonce};
+use domain::Timestamp;
+use edge::{Body, Request, Response};
+use local_cloud::sandbox::is_accepted;
+use seckill_tests::world::{SALT, World};
+use serde_json::{Value, json};
+use store::{Names, Store};
+use telemetry::Sink;
+
+/// The functions, and the metrics that they wrote.
+pub(crate) struct Door {
+    notify: payment_notify::App,
+    shop: shop::App,
+    admin: admin::App,
+    lines: Arc<Mutex<Vec<Value>>>,
+}
+
+/// An answer of a function's.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+    pub(crate) headers: hyper::HeaderMap,
+}
+
+impl Answer {
+    fn of(response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        let text = match body {
+            Body::Empty => String::new(),
+            Body::Text(text) => text,
+            other => panic!("{other:?}"),
+        };
+        Self { status: parts.status.as_u16(), text, headers: parts.headers }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Door {
+    pub(crate) fn of(world: &World) -> Self {
+        Self::with(world, world.names().clone())
+    }
+
+    /// With other names than the template gives.
+    pub(crate) fn with(world: &World, names: Names) -> Self {
+        let store = Store::new(&world.wire.sdk_config(), names);
+        let clock = world.clock.clone();
+        let clock = Arc::new(move || Timestamp::from_millisecond(clock.now_ms()).unwrap());
+        let lines: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let kept = lines.clone();
+        let sink = Sink::to(move |line| kept.lock().unwrap().push(serde_json::from_str(line).unwrap()));
+        let url = Some("https://shop.example".to_owned());
+        let mut notify = payment_notify::App::new(store.clone(), world.providers.clone(), clock.clone());
+        let mut shop = shop::App::new(store.clone(), world.providers.clone(), SALT, url, clock.clone());
+        let admin = admin::App::new(store, SALT, clock, Arc::new(|| 7));
+        (notify.metrics, shop.metrics) = (sink.clone(), sink);
+        Self { notify, shop, admin, lines }
+    }
+
+    /// How much of a metric was written; of one value of its dimension, if it has one.
+    pub(crate) fn metric(&self, name: &str, of: Option<(&str, &str)>) -> u64 {
+        let lines = self.lines.lock().unwrap();
+        let fits = |line: &&Value| of.is_none_or(|(dimension, value)| line[dimension] == value);
+        lines.iter().filter(fits).filter_map(|line| line[name].as_u64()).sum()
+    }
+
+    /// Whether a metric was written at all.
+    pub(crate) fn measured(&self, name: &str) -> bool {
+        self.lines.lock().unwrap().iter().any(|line| !line[name].is_null())
+    }
+
+    /// A provider, or somebody who says so, sends a notice.
+    pub(crate) async fn knock(&self, kind: Kind, call: &HttpCall) -> Answer {
+        self.knock_at(kind.as_str(), call).await
+    }
+
+    pub(crate) async fn knock_at(&self, provider: &str, call: &HttpCall) -> Answer {
+        let mut request = hyper::Request::post(format!("https://shop.example/payments/{provider}/notify"));
+        for (name, value) in call.headers.iter() {
+            request = request.header(name, value);
+        }
+        let request: Request = request.body(Body::Binary(call.body.clone())).unwrap();
+        Answer::of(payment_notify::handle(&self.notify, request).await)
+    }
+
+    /// The sandbox's notices that are due are delivered. Returns the answers.
+    pub(crate) async fn deliver(&self, world: &World) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for due in world.cloud.sandbox.due_notices().await.unwrap() {
+            let answer = self.knock(due.kind, &due.call).await;
+            let accepted = is_accepted(due.kind, answer.status, answer.text.as_bytes());
+            world.cloud.sandbox.delivered(due.id, accepted).await.unwrap();
+            answers.push(answer);
+        }
+        answers
+    }
+
+    /// A buyer's, or with no name anybody's, request.
+    pub(crate) async fn ask(&self, buyer: Option<&str>, method: &str, path: &str, body: Option<Value>) -> Answer {
+        Answer::of(shop::handle(&self.shop, event(buyer, "", method, path, &[], body)).await)
+    }
+
+    /// The same, with a header.
+    pub(crate) async fn look(&self, path: &str, header: (&str, &str)) -> Answer {
+        Answer::of(shop::handle(&self.shop, event(None, "", "GET", path, &[header], None)).await)
+    }
+
+    /// An operator's request.
+    pub(crate) async fn operate(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+        let request = event(Some("operator"), "seckill/admin", "POST", path, headers, Some(body));
+        Answer::of(admin::handle(&self.admin, request).await)
+    }
+}
+
+fn event(
+    sub: Option<&str>,
+    scope: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Option<Value>,
+) -> Request {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let headers: serde_json::Map<String, Value> =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
+    let authorizer = sub.map(|sub| json!({"jwt": {"claims": {"sub": sub, "scope": scope}, "scopes": null}}));
+    let event = json!({
+        "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query, "headers": headers,
+        "requestContext": {
+            "accountId": "1", "apiId": "a", "stage": "$default", "requestId": "r", "domainName": "api.example",
+            "authorizer": authorizer,
+            "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7"},
+        },
+        "body": body.map(|body| body.to_string()), "isBase64Encoded": false,
+    });
+    lambda_http::request::from_str(&event.to_string()).unwrap()
+}
+
+/// A notice that a provider could send: signed with the keys of every sandbox in memory.
+pub(crate) fn signed(world: &World, kind: Kind, payment: &Payment, happened: Happened) -> HttpCall {
+    let keys: Keys = serde_json::from_str(include_str!("../../infra/local/src/sandbox/in_memory_keys.json")).unwrap();
+    let sandbox = Sandbox::new(&keys).unwrap();
+    sandbox.notice(kind, payment, happened, world.now(), &Nonce::new([3; 16])).unwrap()
+}
+
+/// A paid payment of a provider's, of this number.
+pub(crate) fn payment(world: &World, kind: Kind, number: &str) -> Payment {
+    Payment {
+        id: "cs_test_1".into(),
+        transaction: if kind == Kind::Stripe { "pi_1" } else { "420000000120261111000000001" }.into(),
+        number: number.into(),
+        order_type: "2".into(),
+        title: "Phone".into(),
+        amount: 69_900,
+        currency: "CNY".into(),
+        notify_url: format!("https://shop.example/payments/{kind}/notify"),
+        return_url: String::new(),
+        state: State::Paid,
+        paid_at: Some(world.now()),
+    }
+}
+
+/// The secret that the template gives the functions.
+pub(crate) fn payment_secret() -> String {
+    let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+    let stack = local_cloud::template::read(&template, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"));
+    let notify = stack.functions.iter().find(|function| function.binary == "payment-notify").unwrap();
+    notify.environment["PAYMENT_SECRET_ARN"].clone()
+}

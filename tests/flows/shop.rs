@@ -1,0 +1,209 @@
+//! shop and admin at the door: pay, refund, points, and the page that a browser comes back to.
+
+use ::payments::Kind;
+use domain::order::Status;
+use domain::payment::Method;
+use local_cloud::sandbox::Mood;
+use seckill_tests::till::PROVIDERS;
+use seckill_tests::world::World;
+use serde_json::{Value, json};
+
+use crate::door::{Answer, Door, payment_secret};
+
+async fn pay(door: &Door, order: &str, body: Value) -> Answer {
+    door.ask(Some("ann"), "POST", &format!("/orders/{order}/payments"), Some(body)).await
+}
+
+fn is(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, answer.code().as_str()), (status, code), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_payment_is_started_shown_and_the_same_when_asked_for_again() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let door = Door::of(&world);
+        let order = world.waiting(&offer, "ann").await.to_string();
+        let started = pay(&door, &order, json!({"method": method})).await;
+        assert_eq!(started.status, 201, "{method}: {started:?}");
+        let body = started.json();
+        assert_eq!((&body["amount"], &body["currency"], &body["points"]), (&json!(69_900), &json!("CNY"), &json!(0)));
+        assert_eq!((&body["status"], &body["method"]), (&json!("OPEN"), &json!(method)));
+        assert!(body["payUrl"].is_string() || body["qrCode"].is_string(), "{method}: {body}");
+        assert_eq!(body["qrCode"].is_string(), body["qrSvg"].is_string(), "{method}: {body}");
+        assert!(body["paymentId"].as_str().unwrap().starts_with(&order), "{body}");
+        assert_eq!(pay(&door, &order, json!({"method": method})).await.json(), body, "{method}");
+        let seen = door.ask(Some("ann"), "GET", &format!("/orders/{order}"), None).await.json();
+        let open = json!({"paymentId": body["paymentId"], "method": method, "amount": 69_900, "points": 0});
+        assert_eq!((&seen["status"], &seen["payment"]), (&json!("PENDING_PAYMENT"), &open), "{method}");
+        // Alipay has not heard of it before the buyer opens the link, and Stripe is not told where to send notices.
+        if matches!(method, Method::Wechat | Method::WechatV2) {
+            let at_provider = world.cloud.sandbox.payments().await.unwrap().pop().unwrap();
+            assert_eq!(at_provider.notify_url, format!("https://shop.example/payments/{method}/notify"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_paid_is_refused_with_what_to_do() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let door = Door::of(&world);
+    let queued = world.buys(&offer, "ann").await.to_string();
+    is(&pay(&door, &queued, json!({"method": "alipay"})).await, 409, "WRONG_STATE");
+    is(&door.ask(Some("ann"), "POST", &format!("/orders/{queued}/refund"), None).await, 409, "WRONG_STATE");
+    world.consume().await;
+    let order = queued;
+    let bob =
+        door.ask(Some("bob"), "POST", &format!("/orders/{order}/payments"), Some(json!({"method": "alipay"}))).await;
+    is(&bob, 404, "UNKNOWN_ORDER");
+    is(&door.ask(Some("bob"), "POST", &format!("/orders/{order}/refund"), None).await, 404, "UNKNOWN_ORDER");
+    is(&door.ask(None, "POST", &format!("/orders/{order}/payments"), None).await, 401, "UNAUTHENTICATED");
+    is(&pay(&door, &order, json!({"method": "cash"})).await, 400, "INVALID");
+    is(&pay(&door, &order, json!({"method": "alipay", "amount": 1})).await, 400, "INVALID");
+    let points = pay(&door, &order, json!({"method": "points"})).await;
+    is(&points, 400, "INVALID");
+    assert_eq!(points.json()["errors"][0]["field"], "points", "the item has no price in points");
+    is(&door.ask(Some("ann"), "POST", &format!("/orders/{order}/refund"), None).await, 409, "WRONG_STATE");
+    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Down, Some(1));
+    is(&pay(&door, &order, json!({"method": "wechat"})).await, 503, "UNAVAILABLE");
+    assert_eq!(pay(&door, &order, json!({"method": "wechat"})).await.status, 201, "and in a moment it works");
+
+    world.pass(900);
+    is(&pay(&door, &order, json!({"method": "stripe"})).await, 409, "WRONG_STATE");
+
+    world.cloud.secrets.put(&payment_secret(), r#"{"alipay": {}}"#).await.unwrap();
+    let elsewhere = Door::of(&World::on(world.cloud.clone()));
+    let refused = pay(&elsewhere, &order, json!({"method": "stripe"})).await;
+    is(&refused, 400, "INVALID");
+    assert_eq!(refused.json()["errors"][0]["field"], "method");
+    assert!(refused.text.contains("use one of points"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_paid_order_is_refunded_and_says_so() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let door = Door::of(&world);
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, method, 0).await;
+        world.pays(&started).await;
+        door.deliver(&world).await;
+        let cancel = door.ask(Some("ann"), "POST", &format!("/orders/{order}/cancel"), None).await;
+        is(&cancel, 409, "WRONG_STATE");
+        assert!(cancel.text.contains("ask for a refund"), "{}", cancel.text);
+        let path = format!("/orders/{order}/refund");
+        world.cloud.sandbox.set_mood(Kind::parse(method.as_str()).unwrap(), Mood::Down, Some(1));
+        let first = door.ask(Some("ann"), "POST", &path, None).await;
+        assert_eq!((first.status, &first.json()["status"]), (202, &json!("REFUNDING")), "{method}: {first:?}");
+        // WeChat Pay v2 takes the refund, and tells only when asked again that it is done.
+        let in_hand = door.ask(Some("ann"), "POST", &path, None).await;
+        assert_eq!(in_hand.status, if method == Method::WechatV2 { 202 } else { 200 }, "{method}: {in_hand:?}");
+        for _ in 0..2 {
+            world.pass(1);
+            let done = door.ask(Some("ann"), "POST", &path, None).await;
+            assert_eq!((done.status, &done.json()["status"]), (200, &json!("REFUNDED")), "{method}: {done:?}");
+            assert!(done.json()["refundedAt"].is_string());
+        }
+        assert_eq!(door.metric("Refunds", None), 1, "{method}");
+        world.quiet_down().await;
+        world.books_agree(&offer, &[order]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn points_are_given_once_spent_and_shown() {
+    let world = World::new().await;
+    let offer = world.sale_of(5, |item| item.points_price = Some(1_000)).await;
+    let door = Door::of(&world);
+    let give = async |key: Option<&'static str>, points: i64| {
+        let headers: Vec<(&str, &str)> = key.iter().map(|key| ("idempotency-key", *key)).collect();
+        door.operate("/admin/points", &headers, json!({"buyer": "ann", "points": points})).await
+    };
+    is(&give(None, 500).await, 400, "INVALID");
+    is(&give(Some("k"), 0).await, 400, "INVALID");
+    for _ in 0..2 {
+        let given = give(Some("k"), 1_200).await;
+        assert_eq!((given.status, given.json()), (200, json!({"buyer": "ann", "points": 1_200, "frozen": 0})));
+    }
+    is(&give(Some("k"), 1_201).await, 422, "IDEMPOTENCY_MISMATCH");
+
+    let points = async || door.ask(Some("ann"), "GET", "/points", None).await.json();
+    assert_eq!(points().await, json!({"points": 1_200, "frozen": 0}));
+    let order = world.waiting(&offer, "ann").await.to_string();
+    let mixed = pay(&door, &order, json!({"method": "wechat", "points": 500})).await.json();
+    assert_eq!((&mixed["amount"], &mixed["points"]), (&json!(34_950), &json!(500)));
+    assert_eq!(points().await, json!({"points": 700, "frozen": 500}));
+    let alone = pay(&door, &order, json!({"method": "points"})).await;
+    assert_eq!((alone.status, &alone.json()["status"]), (201, &json!("PAID")), "{alone:?}");
+    assert_eq!(points().await, json!({"points": 200, "frozen": 0}));
+    assert_eq!(door.metric("PaymentsSettled", Some(("Provider", "points"))), 1);
+    let again = pay(&door, &order, json!({"method": "alipay"})).await;
+    is(&again, 409, "WRONG_STATE");
+    assert_eq!(door.ask(Some("bob"), "GET", "/points", None).await.json(), json!({"points": 0, "frozen": 0}));
+}
+
+#[tokio::test]
+async fn a_buyer_who_comes_back_sees_how_the_order_stands_and_nothing_is_settled_by_that() {
+    for method in PROVIDERS {
+        let world = World::new().await;
+        let offer = world.sale(5, 1).await;
+        let door = Door::of(&world);
+        let order = world.waiting(&offer, "ann").await;
+        let started = world.starts(&order, method, 0).await;
+        world.pays(&started).await;
+        let back = match method {
+            // What Alipay adds, and signs, is in the sandbox's own address.
+            Method::Alipay => {
+                let url = world.cloud.sandbox.payment(&started.number.to_string()).await.unwrap().return_url.unwrap();
+                url.strip_prefix("https://shop.example").unwrap().to_owned()
+            }
+            _ => format!("/payments/{method}/return?payment={}", started.number),
+        };
+        let before = world.state().await;
+        let waiting = door.ask(None, "GET", &back, None).await;
+        assert_eq!(waiting.status, 200, "{method}: {waiting:?}");
+        assert!(
+            waiting.text.contains("being confirmed") && waiting.text.contains("http-equiv=\"refresh\""),
+            "{method}"
+        );
+        assert!(waiting.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+        assert_eq!(world.state().await, before, "{method}: it never settles");
+        assert_eq!(world.order(&order).await.unwrap().status, Status::PendingPayment);
+        door.deliver(&world).await;
+        let paid = door.look(&back, ("accept-language", "zh-CN")).await;
+        assert!(paid.text.contains("付款成功") && !paid.text.contains("refresh"), "{method}: {}", paid.text);
+
+        let other = if method == Method::Stripe { "wechat" } else { "stripe" };
+        let elsewhere = format!("/payments/{other}/return?payment={}", started.number);
+        assert_eq!(door.ask(None, "GET", &elsewhere, None).await.status, 404, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_signed_or_names_nothing_shows_nothing() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let door = Door::of(&world);
+    let order = world.waiting(&offer, "ann").await;
+    let started = world.starts(&order, Method::Alipay, 0).await;
+    world.pays(&started).await;
+    let signed = world.cloud.sandbox.payment(&started.number.to_string()).await.unwrap().return_url.unwrap();
+    let signed = signed.strip_prefix("https://shop.example").unwrap();
+    let never = "01M73YF03V69FY4XMCZZ6TJE3WN5Y5Y0";
+    for (path, status) in [
+        (format!("/payments/alipay/return?payment={}", started.number), 400),
+        (signed.replace("total_amount=699.00", "total_amount=1.00"), 400),
+        ("/payments/alipay/return".to_owned(), 400),
+        ("/payments/stripe/return?payment=x".to_owned(), 400),
+        (format!("/payments/stripe/return?payment={never}"), 404),
+        ("/payments/paypal/return".to_owned(), 404),
+    ] {
+        assert_ne!(path, signed);
+        let answer = door.ask(None, "GET", &path, None).await;
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert!(answer.text.contains("Nothing to show") && !answer.text.contains("Phone"), "{path}");
+    }
+}
