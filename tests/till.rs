@@ -1,16 +1,17 @@
 //! Money in the tests' world: buyers who pay in the sandbox, its notices, and whether the shop's books agree with the providers'.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::claim::ClaimState;
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::order::{Order, Status};
 use domain::payment::{Arrived, Method, OpenEntry};
-use flows::close::{Cause, close};
-use flows::settle::{Settled, settle};
+use edge::Body;
 use flows::start_payment::{Ask, NotStarted, Started, start_payment};
-use local_cloud::sandbox::DueNotice;
-use payments::{Notice, Outcome, Subject};
+use local_cloud::sandbox::{DueNotice, is_accepted};
+use payments::{Notice, Subject};
+use telemetry::Sink;
 
 use crate::world::{SALT, World};
 
@@ -74,22 +75,20 @@ impl World {
         }
     }
 
-    /// A notice, as payment-notify takes it. Whether it was accepted.
+    /// A notice, at the door of payment-notify. Whether it was accepted.
     pub async fn take(&self, due: &DueNotice) -> bool {
-        let provider = self.providers.get(due.kind, self.now()).await.unwrap();
-        let notice = provider.notice(&due.call.headers, &due.call.body, self.now()).unwrap();
-        let Subject::FlashSale(number) = &notice.subject else { panic!("{notice:?}") };
-        match &notice.outcome {
-            Outcome::Paid => {
-                let settled = settle(&self.store, &self.providers, &arrived(&notice), self.now()).await;
-                matches!(settled, Ok(settled) if !matches!(settled, Settled::Wrong(_) | Settled::Unknown))
-            }
-            Outcome::Failed => {
-                let cause = Cause::PaymentFailed { attempt: number.attempt() };
-                close(&self.store, &self.providers, number.order(), cause, self.now()).await.is_ok()
-            }
-            Outcome::Refunded | Outcome::RefundFailed | Outcome::Closed | Outcome::Other(_) => true,
+        let now = self.now();
+        let app = payment_notify::App {
+            metrics: Sink::to(|_| ()),
+            ..payment_notify::App::new(self.store.clone(), self.providers.clone(), Arc::new(move || now))
+        };
+        let mut request = hyper::Request::post(&due.call.url);
+        for (name, value) in due.call.headers.iter() {
+            request = request.header(name, value);
         }
+        let request = request.body(Body::Binary(due.call.body.clone())).unwrap();
+        let (parts, body) = payment_notify::handle(&app, request).await.into_parts();
+        is_accepted(due.kind, parts.status.as_u16(), &body)
     }
 
     /// Gives a buyer points.

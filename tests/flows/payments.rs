@@ -9,6 +9,7 @@ use flows::refund::{Refund, refund};
 use flows::settle::{Settled, settle};
 use flows::start_payment::NotStarted;
 use local_cloud::sandbox::Mood;
+use local_cloud::wire::Fault;
 use payments::Kind;
 use seckill_tests::till::{PROVIDERS, arrived};
 use seckill_tests::world::World;
@@ -353,4 +354,46 @@ async fn only_a_paid_order_is_refunded() {
     assert!(matches!(refused, Refund::Refused(_)));
     let queued = world.buys(&offer, "bob").await;
     assert_eq!(refund(&world.store, &world.providers, &queued, world.now()).await.unwrap(), Refund::Unknown);
+}
+
+#[tokio::test]
+async fn a_provider_that_does_not_answer_keeps_no_other_order_waiting() {
+    let world = World::new().await;
+    let offer = world.sale(60, 1).await;
+    for buyer in 0..40 {
+        let order = world.waiting(&offer, &format!("buyer {buyer}")).await;
+        world.starts(&order, Method::Wechat, 0).await;
+    }
+    let other = world.waiting(&offer, "ann").await;
+    // The deadlines' schedules are lost.
+    world.pass(1_000);
+    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Down, None);
+    world.wire.forget_calls();
+    let report = world.reconcile().await;
+    let asked = world.wire.calls().iter().filter(|call| call.operation == "Close").count();
+    assert!((16..32).contains(&asked), "{asked} of 40 are asked for, then it is left alone");
+    assert_eq!((report.errors.len(), report.closed), (asked, 1), "{report:?}");
+    assert_eq!(status(&world, &other).await, Status::Closed);
+    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Well, None);
+    assert_eq!(world.reconcile().await.closed, 40);
+    assert_eq!(world.figures(&offer).await, (60, 0, 0));
+}
+
+#[tokio::test]
+async fn what_the_provider_calls_paid_is_not_closed_because_it_cannot_be_found() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let started = world.starts(&order, Method::Wechat, 0).await;
+    world.pays(&started).await;
+    // The provider's query does not answer, its close says that it was paid.
+    world.fault(|call| match call.operation.as_str() {
+        "Query" if call.service == local_cloud::engine::Service::Provider => Fault::ServerError,
+        _ => Fault::None,
+    });
+    assert!(close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.is_err());
+    assert_eq!(status(&world, &order).await, Status::PendingPayment);
+    world.mend();
+    let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    assert!(matches!(closing, Closing::Paid(_)), "{closing:?}");
 }

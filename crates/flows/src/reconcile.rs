@@ -5,7 +5,8 @@
 //! open: money that nobody has decided about, and refunds that are not done. All it does are the other flows' own steps, so it can run
 //! twice, at the same time as they, or stop anywhere. A second run finds nothing to do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
@@ -14,7 +15,7 @@ use domain::bucket::{Bucket, BucketNo};
 use domain::ids::{Buyer, Offer, OrderId, SaleId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
-use domain::payment::OpenEntry;
+use domain::payment::{Method, OpenEntry};
 use domain::repair::{GRACE, Verdict, is_due, verdict};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use futures::stream::{self, StreamExt};
@@ -34,6 +35,10 @@ use crate::undone::Undone;
 const AT_ONCE: usize = 8;
 /// A sale that is over and has nothing held for this long needs no more looking after. Longer than any request in flight.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(10);
+/// Time for money that is marked open, in one run.
+const MONEY_FOR: Duration = Duration::from_secs(90);
+/// Orders whose provider gave no answer, in one run, after which the other orders of that provider are left for the next: each costs seconds.
+const PATIENCE: u32 = 16;
 /// Time for laying out what a preheat left undone, in one run.
 const LAY_OUT_FOR: Duration = Duration::from_secs(60);
 
@@ -105,21 +110,34 @@ impl Report {
 /// Runs once. An error at one holder, item or sale does not keep the others from being looked at.
 pub async fn reconcile(store: &Store, providers: &Providers, now: Timestamp) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    if let Err(error) = money(store, providers, now, &mut report).await {
-        report.errors.push(format!("open payments and refunds: {error}"));
-    }
+    let providers = &Patient { providers, silent: Default::default() };
     for id in store.watched_sales().await? {
         report.sales += 1;
         if let Err(error) = sale(store, providers, &id, now, &mut report).await {
             report.errors.push(format!("sale {id}: {error}"));
         }
     }
+    // Last, and for a while only: a provider that does not answer keeps nobody from having their sale looked after.
+    if let Err(error) = money(store, providers.providers, now, Instant::now() + MONEY_FOR, &mut report).await {
+        report.errors.push(format!("open payments and refunds: {error}"));
+    }
     Ok(report)
 }
 
-/// Money that is marked open.
-async fn money(store: &Store, providers: &Providers, now: Timestamp, report: &mut Report) -> Result<(), StoreError> {
+/// Money that is marked open. What is not reached before `until` is looked at in the next run: what was tried in vain is not due
+/// then.
+async fn money(
+    store: &Store,
+    providers: &Providers,
+    now: Timestamp,
+    until: Instant,
+    report: &mut Report,
+) -> Result<(), StoreError> {
     for entry in store.open_entries().await? {
+        if Instant::now() > until {
+            report.errors.push("not all open payments and refunds could be looked at in this run".to_owned());
+            break;
+        }
         match entry {
             OpenEntry::Pay(entry) if now.duration_since(entry.at) < GRACE => {}
             OpenEntry::Pay(entry) => match settle(store, providers, &entry.arrived(), now).await {
@@ -143,7 +161,7 @@ async fn money(store: &Store, providers: &Providers, now: Timestamp, report: &mu
 
 async fn sale(
     store: &Store,
-    providers: &Providers,
+    providers: &Patient<'_>,
     id: &SaleId,
     now: Timestamp,
     report: &mut Report,
@@ -177,7 +195,7 @@ fn is_over(sale: &Sale, now: Timestamp) -> bool {
 /// Walks an item's buckets, page by page. Returns how many units are held.
 async fn reconcile_item(
     store: &Store,
-    providers: &Providers,
+    providers: &Patient<'_>,
     offer: &Offer,
     item: &Item,
     now: Timestamp,
@@ -201,6 +219,27 @@ async fn reconcile_item(
     Ok(totals.held())
 }
 
+/// The providers, and how often each of them did not answer in this run.
+struct Patient<'a> {
+    providers: &'a Providers,
+    silent: Mutex<BTreeMap<Method, u32>>,
+}
+
+impl Patient<'_> {
+    /// Whether it is worth asking the provider of an order's open payment, if it has one.
+    fn is_asked_for(&self, order: Option<&Order>) -> bool {
+        let open = order.and_then(|order| order.attempts.get(usize::from(order.payment.as_ref()?.attempt)));
+        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        open.is_none_or(|attempt| silent.get(&attempt.method).is_none_or(|times| *times < PATIENCE))
+    }
+
+    fn note(&self, error: &Undone) {
+        if let Undone::Provider { method, .. } = error {
+            *self.silent.lock().unwrap_or_else(PoisonError::into_inner).entry(*method).or_default() += 1;
+        }
+    }
+}
+
 /// A holder that is old enough to be looked at.
 struct Holder {
     bucket: BucketNo,
@@ -210,7 +249,7 @@ struct Holder {
 
 async fn holders(
     store: &Store,
-    providers: &Providers,
+    providers: &Patient<'_>,
     offer: &Offer,
     read: &[(BucketNo, Bucket)],
     now: Timestamp,
@@ -247,7 +286,7 @@ async fn holders(
 
 async fn put_right(
     store: &Store,
-    providers: &Providers,
+    providers: &Patient<'_>,
     offer: &Offer,
     holder: &Holder,
     order: Option<&Order>,
@@ -283,8 +322,12 @@ async fn put_right(
         Verdict::Leave => {}
         Verdict::SendAgain => store.send_order(&message()).await?,
         Verdict::Close => {
+            if !providers.is_asked_for(order) {
+                return Ok(Verdict::Leave);
+            }
+            let closing = close::close(store, providers.providers, id, Cause::Deadline, now).await;
             // What its provider does not close yet is looked at again in a minute.
-            if let Closing::NotBefore(..) = close::close(store, providers, id, Cause::Deadline, now).await? {
+            if let Closing::NotBefore(..) = closing.inspect_err(|error| providers.note(error))? {
                 return Ok(Verdict::Leave);
             }
         }

@@ -19,6 +19,7 @@ use payments::{RefundNumber, RefundRequest, Refunding};
 use providers::Providers;
 use store::{OrderChange, Store, StoreError};
 
+use crate::settle;
 use crate::shut::kind;
 use crate::undone::Undone;
 
@@ -96,8 +97,9 @@ async fn take_back(store: &Store, entry: &RefundEntry, now: Timestamp) -> Result
     };
     let offer = order.offer();
     store.drop_refunded_claim(&offer, &order.id).await?;
-    // Units that the settling has not counted as sold yet are counted first: a confirm that comes late finds nothing.
-    store.confirm(&offer, order.bucket, &order.id, order.quantity).await?;
+    // What the settling has left undone is done first: the pay log, and the units counted as sold. A confirm that comes late then finds
+    // nothing, and reconcile could not find it any more: the holder that leads there is gone.
+    settle::finish(store, &order, now).await?;
     store.take_back(&offer, order.bucket, &order.id, order.quantity).await?;
     Ok(())
 }
@@ -109,10 +111,13 @@ async fn ask(providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Resu
     let (Some(kind), Some(request)) = (kind(method), request(entry)) else {
         return Err(Undone::Unclear { method, what: "the refund log does not name a payment".to_owned() });
     };
-    if entry.tries > 0
-        && let Ok(Refunding::Refunded) = providers.query_refund(kind, &request, now).await
-    {
-        return Ok(Refunding::Refunded);
+    if entry.tries > 0 {
+        match providers.query_refund(kind, &request, now).await {
+            Ok(Refunding::Refunded) => return Ok(Refunding::Refunded),
+            // A provider that does not answer is not asked twice: others wait for their turn.
+            Err(trouble) if trouble.may_pass() => return Err(failed(trouble)),
+            Ok(_) | Err(_) => {}
+        }
     }
     providers.refund(kind, &request, now).await.map_err(failed)
 }

@@ -125,10 +125,12 @@ async fn keep(
     now: Timestamp,
 ) -> Result<Option<Settled>, Undone> {
     let OrderChange::Made(paid) = store.pay(order, with, now).await? else { return Ok(None) };
-    finish(store, &paid, now).await?;
+    let finished = finish(store, &paid, now).await;
+    // Only this run knows of the other payment, so it is not left for the next one.
     if let Some(other) = order.payment.as_ref().filter(|payment| payment.attempt != with.attempt) {
         close_other(store, providers, order, other, now).await;
     }
+    finished?;
     Ok(Some(Settled::Paid(paid)))
 }
 

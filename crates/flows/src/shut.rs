@@ -125,17 +125,16 @@ impl<'a> Asked<'a> {
 
     async fn close(&self, providers: &Providers, now: Timestamp) -> Result<Shut, Undone> {
         let said = providers.close(self.kind, &self.reference, now).await.map_err(|trouble| self.trouble(trouble))?;
-        let unclear = match said {
+        let (unclear, was_paid) = match said {
             Closing::Closed | Closing::NothingThere => return Ok(Shut::Closed),
-            Closing::AlreadyPaid => "it was paid, and cannot be found".to_owned(),
-            Closing::Unclear(what) => what,
+            Closing::AlreadyPaid => ("it was paid".to_owned(), true),
+            Closing::Unclear(what) => (what, false),
         };
         match self.standing(providers, now).await? {
             Standing::Paid(paid) => Ok(Shut::Paid(self.arrived(paid))),
-            Standing::Closed | Standing::Missing => Ok(Shut::Closed),
-            standing @ (Standing::NotPaid | Standing::Processing | Standing::Refunded(_) | Standing::Unknown(_)) => {
-                Err(Undone::Unclear { method: self.method, what: format!("{unclear}; {standing:?}") })
-            }
+            // What the provider has just called paid is not believed to be missing a moment later.
+            Standing::Closed | Standing::Missing if !was_paid => Ok(Shut::Closed),
+            standing => Err(Undone::Unclear { method: self.method, what: format!("{unclear}; {standing:?}") }),
         }
     }
 

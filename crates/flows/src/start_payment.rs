@@ -19,7 +19,7 @@ use payments::{Kind, PaymentRequest, ProviderError};
 use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
-use crate::settle;
+use crate::settle::{self, Settled};
 use crate::shut::{Shut, kind, method, shut};
 use crate::undone::Undone;
 
@@ -260,10 +260,14 @@ async fn close_other(
             Ok(())
         }
         Shut::NotBefore(moment) => Err(NotStarted::OtherOpenUntil(moment)),
-        Shut::Paid(arrived) => {
-            settle::settle(store, providers, &arrived, now).await?;
-            Err(NotStarted::Paid)
-        }
+        Shut::Paid(arrived) => match settle::settle(store, providers, &arrived, now).await? {
+            Settled::Paid(_) | Settled::Before(_) | Settled::Revived(_) => Err(NotStarted::Paid),
+            Settled::Returned(_) => Ok(()),
+            Settled::Wrong(_) | Settled::Unknown => {
+                let what = format!("{} {} were paid as {}", arrived.amount, arrived.currency, arrived.transaction);
+                Err(Undone::Unclear { method: arrived.method, what }.into())
+            }
+        },
     }
 }
 

@@ -18,8 +18,8 @@ use crate::rows::{
 };
 use crate::{Store, StoreError};
 
-/// Entries of the log that are looked at in one run.
-const OPEN_ENTRIES: i32 = 200;
+/// Answers of the database's, 1 MB each, that are read for the open entries of one kind: some twenty thousand.
+const OPEN_PAGES: u32 = 8;
 
 /// What became of opening a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -381,28 +381,35 @@ impl Store {
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }
 
-    /// Entries of the log that something is still to be done about, the oldest first.
+    /// Entries of the log that something is still to be done about, the oldest first: of payments, then of refunds.
     pub async fn open_entries(&self) -> Result<Vec<OpenEntry>, StoreError> {
         const OPERATION: &str = "read open entries";
         let mut entries = Vec::new();
         for kind in [PAY, REFUND] {
-            let output = self
-                .dynamodb
-                .query()
-                .table_name(&self.names.ledger)
-                .index_name("open")
-                .key_condition_expression("#open = :kind")
-                .expression_attribute_names("#open", "open")
-                .expression_attribute_values(":kind", s(kind))
-                .limit(OPEN_ENTRIES)
-                .send()
-                .await
-                .map_err(|error| StoreError::of(OPERATION, &error))?;
-            for row in output.items.unwrap_or_default() {
-                entries.push(match kind {
-                    PAY => OpenEntry::Pay(read_row(OPERATION, row)?),
-                    _ => OpenEntry::Refund(read_row(OPERATION, row)?),
-                });
+            let mut after: Option<Row> = None;
+            for _ in 0..OPEN_PAGES {
+                let output = self
+                    .dynamodb
+                    .query()
+                    .table_name(&self.names.ledger)
+                    .index_name("open")
+                    .key_condition_expression("#open = :kind")
+                    .expression_attribute_names("#open", "open")
+                    .expression_attribute_values(":kind", s(kind))
+                    .set_exclusive_start_key(after.take())
+                    .send()
+                    .await
+                    .map_err(|error| StoreError::of(OPERATION, &error))?;
+                for row in output.items.unwrap_or_default() {
+                    entries.push(match kind {
+                        PAY => OpenEntry::Pay(read_row(OPERATION, row)?),
+                        _ => OpenEntry::Refund(read_row(OPERATION, row)?),
+                    });
+                }
+                after = output.last_evaluated_key;
+                if after.is_none() {
+                    break;
+                }
             }
         }
         Ok(entries)

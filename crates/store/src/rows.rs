@@ -230,18 +230,19 @@ pub(crate) async fn transact(
         return Err(StoreError::of(operation, &error));
     };
     let codes: Vec<&str> = cancelled.cancellation_reasons().iter().filter_map(|reason| reason.code()).collect();
+    // Of a part that met another transaction nothing is known, whatever the others found: it is to be tried again.
+    if codes.contains(&"TransactionConflict") {
+        return Err(StoreError::Conflict { operation });
+    }
+    if codes.iter().any(|code| matches!(*code, "ThrottlingError" | "ProvisionedThroughputExceeded")) {
+        return Err(StoreError::Throttled { operation });
+    }
     if codes.contains(&"ConditionalCheckFailed") {
         let found = cancelled.cancellation_reasons().iter().map(|reason| match reason.code() {
             Some("ConditionalCheckFailed") => Condition::Failed(reason.item().cloned()),
             _ => Condition::Held,
         });
         return Ok(Transacted::Refused(found.collect()));
-    }
-    if codes.contains(&"TransactionConflict") {
-        return Err(StoreError::Conflict { operation });
-    }
-    if codes.iter().any(|code| matches!(*code, "ThrottlingError" | "ProvisionedThroughputExceeded")) {
-        return Err(StoreError::Throttled { operation });
     }
     Err(StoreError::of(operation, &error))
 }

@@ -216,7 +216,10 @@ impl Sim {
         }
         let (orders, _) = self.observer.store.count_orders(&self.offer.sale, None).await.unwrap();
         for order in &orders {
-            *self.tally.ends.entry(order.status.as_str()).or_default() += 1;
+            let entries = self.observer.store.entries(&order.id).await.unwrap();
+            let is_revived = entries.iter().any(|entry| entry["entry"].as_s().unwrap() == "STOCK#REVIVE");
+            let end = if is_revived { "PAID LATE" } else { order.status.as_str() };
+            *self.tally.ends.entry(end).or_default() += 1;
         }
         let ended: Vec<OrderId> =
             orders.iter().filter(|order| order.status != Status::Failed).map(|order| order.id.clone()).collect();

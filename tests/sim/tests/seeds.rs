@@ -16,6 +16,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn no_seed_violates_anything() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (mut calls, mut accepted, mut crashes, mut faults) = (0, 0, 0, BTreeMap::<String, usize>::new());
+    let (mut money, mut ends) = (BTreeMap::<&str, usize>::new(), BTreeMap::<&str, usize>::new());
     let mut violations = Vec::new();
     let seeds = seeds();
     for seed in seeds.clone() {
@@ -26,6 +27,8 @@ fn no_seed_violates_anything() {
                 accepted += tally.accepted;
                 crashes += tally.crashes;
                 tally.faults.into_iter().for_each(|(fault, times)| *faults.entry(fault).or_default() += times);
+                tally.money.into_iter().for_each(|(what, times)| *money.entry(what).or_default() += times);
+                tally.ends.into_iter().for_each(|(end, times)| *ends.entry(end).or_default() += times);
             }
             Err(violation) => violations.push(violation),
         }
@@ -34,8 +37,12 @@ fn no_seed_violates_anything() {
         }
     }
     println!("{seeds:?}: {calls} calls, {accepted} accepted presses, {crashes} crashes, {faults:?}");
+    println!("payments: {money:?}; orders: {ends:?}");
     assert!(violations.is_empty(), "{}\nreplay one with: make sim SEED=…", violations.join("\n\n"));
     if seeds.end - seeds.start >= 100 {
         assert_eq!(faults.len(), 8, "every kind of fault happened, and none: {faults:?}");
+        assert_eq!(money.len(), 4, "buyers paid, failed, paid late and were told of again: {money:?}");
+        let ways = ["CLOSED", "PAID", "PAID LATE", "REFUNDED"];
+        assert!(ways.iter().all(|way| ends.contains_key(way)), "orders ended in every way: {ends:?}");
     }
 }

@@ -89,11 +89,11 @@ fn set_up(now_ms: i64) -> Value {
         "items": [
             {
                 "itemId": "phone", "name": "Phone", "price": 99_900, "originalPrice": 399_900, "currency": "CNY",
-                "stock": 100, "limitPerBuyer": 1,
+                "stock": 100, "limitPerBuyer": 1, "pointsPrice": 10_000,
             },
             {
                 "itemId": "mug", "name": "Mug", "price": 100, "originalPrice": 2_900, "currency": "CNY",
-                "stock": 1000, "limitPerBuyer": 2,
+                "stock": 1000, "limitPerBuyer": 2, "pointsPrice": 10,
             },
         ],
     })
