@@ -228,6 +228,11 @@ pub struct PayEntry {
 }
 
 impl PayEntry {
+    /// Money that arrived for an order.
+    pub fn new(order: &Order, with: &PaidWith, at: Timestamp) -> Self {
+        Self { order: order.id.clone(), with: with.clone(), currency: order.currency.clone(), at }
+    }
+
     /// Its name among the order's entries.
     pub fn name(method: Method, transaction: &str) -> String {
         format!("PAY#{method}#{transaction}")
@@ -285,6 +290,21 @@ pub struct RefundEntry {
 }
 
 impl RefundEntry {
+    /// Money of an order that is to go back.
+    pub fn new(order: &Order, with: &PaidWith, cause: RefundCause, at: Timestamp) -> Self {
+        Self {
+            order: order.id.clone(),
+            with: with.clone(),
+            currency: order.currency.clone(),
+            cause,
+            at,
+            done_at: None,
+            tries: 0,
+            tried_at: None,
+            trouble: None,
+        }
+    }
+
     /// Its name among the order's entries.
     pub fn name(method: Method, transaction: &str) -> String {
         format!("REFUND#{method}#{transaction}")

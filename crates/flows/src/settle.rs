@@ -95,7 +95,7 @@ pub fn settle<'a>(
 pub async fn finish(store: &Store, order: &Order, now: Timestamp) -> Result<(), StoreError> {
     if let Some(with) = &order.paid {
         let at = order.paid_at.unwrap_or(now);
-        store.log_payment(&store.pay_entry(order, with, at), false).await?;
+        store.log_payment(&PayEntry::new(order, with, at), false).await?;
     }
     store.confirm(&order.offer(), order.bucket, &order.id, order.quantity).await?;
     Ok(())
@@ -154,7 +154,7 @@ async fn revive(
     with: &PaidWith,
     now: Timestamp,
 ) -> Result<Option<Settled>, Undone> {
-    store.log_payment(&store.pay_entry(order, with, now), true).await?;
+    store.log_payment(&PayEntry::new(order, with, now), true).await?;
     // Whatever the close has not done yet must not be done to the revived order.
     close::finish(store, order).await?;
     for bucket in buckets_with_units(store, order).await? {
@@ -201,7 +201,7 @@ async fn send_back(
     now: Timestamp,
 ) -> Result<Option<Settled>, Undone> {
     let with = &without_points(with);
-    let entry: PayEntry = store.pay_entry(order, with, now);
+    let entry = PayEntry::new(order, with, now);
     store.log_payment(&entry, true).await?;
     if !store.return_money(order, with, now).await? {
         return Ok(None);

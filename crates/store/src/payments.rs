@@ -1,25 +1,19 @@
-//! Money: each change of an order that has to do with paying, and the pay and refund log.
+//! Each change of an order that has to do with paying.
 //!
 //! The order's row decides what every transaction of a provider's is for. Whatever must change together with it (frozen points, a
-//! refund that is to be made, units that are sold directly) is in one transaction with it. An entry of the log that something is
-//! still to be done about carries `open`, which puts it into the index of that name: reconcile finds it there.
+//! refund that is to be made, units that are sold directly) is in one transaction with it.
 
-use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem};
+use aws_sdk_dynamodb::types::AttributeValue;
 use domain::Timestamp;
 use domain::bucket::{BucketNo, bucket_key};
 use domain::claim::{Claim, ClaimState};
 use domain::ids::OrderId;
 use domain::order::{Order, Reason, Status};
-use domain::payment::{Attempt, Link, Method, OpenEntry, OpenPayment, PaidWith, PayEntry, RefundCause, RefundEntry};
+use domain::payment::{Attempt, Link, OpenPayment, PaidWith, PayEntry, RefundCause, RefundEntry};
 
 use crate::orders::OrderChange;
-use crate::rows::{
-    Change, Condition, Row, Transacted, Written, attribute, n, put, put_part, read_row, row, s, transact,
-};
+use crate::rows::{Change, Condition, Row, Transacted, Written, attribute, n, put_part, read_row, s, transact};
 use crate::{Store, StoreError};
-
-/// Answers of the database's, 1 MB each, that are read for the open entries of one kind: some twenty thousand.
-const OPEN_PAGES: u32 = 8;
 
 /// What became of opening a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +185,7 @@ impl Store {
             .paid(OPERATION, self.open(self.pending(&order.id), None), with, now)?
             .only_if("payBy > :moment")
             .value(":moment", n(now.as_millisecond()));
-        let entry = pay_entry(order, with, now);
+        let entry = PayEntry::new(order, with, now);
         let parts = vec![
             change.part(OPERATION)?,
             self.debit(&order.id.buyer(), with.points).part(OPERATION)?,
@@ -266,7 +260,7 @@ impl Store {
             .name("#transaction", "transaction")
             .value(":transaction", s(&with.transaction))
             .value(":transactions", AttributeValue::Ss(vec![with.transaction.clone()]));
-        let entry = refund_entry(order, with, RefundCause::NotNeeded, now);
+        let entry = RefundEntry::new(order, with, RefundCause::NotNeeded, now);
         let parts = vec![
             change.part(OPERATION)?,
             put_part(OPERATION, &self.names.ledger, self.refund_row(OPERATION, &entry)?, "entry")?,
@@ -287,7 +281,7 @@ impl Store {
             .value(":paid", s(Status::Paid.as_str()))
             .value(":refunding", s(Status::Refunding.as_str()))
             .value(":transaction", s(&with.transaction));
-        let entry = refund_entry(order, with, RefundCause::Order, now);
+        let entry = RefundEntry::new(order, with, RefundCause::Order, now);
         let parts = vec![
             change.part(OPERATION)?,
             put_part(OPERATION, &self.names.ledger, self.refund_row(OPERATION, &entry)?, "entry")?,
@@ -308,111 +302,6 @@ impl Store {
             .value(":now", n(now.as_millisecond()));
         let credit = (points > 0).then(|| self.credit(&order.buyer(), points));
         self.with_points(OPERATION, change, credit, order).await
-    }
-
-    /// Writes money that arrived into the pay log, once. `open`: it is not decided yet what it is for.
-    pub async fn log_payment(&self, entry: &PayEntry, open: bool) -> Result<(), StoreError> {
-        const OPERATION: &str = "write the pay log";
-        let request = self
-            .dynamodb
-            .put_item()
-            .table_name(&self.names.ledger)
-            .set_item(Some(self.pay_row(OPERATION, entry, open)?))
-            .condition_expression("attribute_not_exists(entry)");
-        put(OPERATION, request).await.map(|_| ())
-    }
-
-    /// The entry of the pay log for what paid an order.
-    pub fn pay_entry(&self, order: &Order, with: &PaidWith, now: Timestamp) -> PayEntry {
-        pay_entry(order, with, now)
-    }
-
-    /// Nothing is to be done any more about money that is in the pay log.
-    pub async fn close_pay_entry(&self, order: &OrderId, with: &PaidWith) -> Result<(), StoreError> {
-        const OPERATION: &str = "close the pay log";
-        self.pay_log_done(order, with).send(OPERATION, &self.dynamodb).await.map(|_| ())
-    }
-
-    /// The refund of a transaction, if one was decided.
-    pub async fn refund_entry(
-        &self,
-        order: &OrderId,
-        method: Method,
-        transaction: &str,
-    ) -> Result<Option<RefundEntry>, StoreError> {
-        const OPERATION: &str = "read the refund log";
-        let output = self
-            .dynamodb
-            .get_item()
-            .table_name(&self.names.ledger)
-            .key("order", s(order))
-            .key("entry", s(RefundEntry::name(method, transaction)))
-            .consistent_read(true)
-            .send()
-            .await
-            .map_err(|error| StoreError::of(OPERATION, &error))?;
-        output.item.map(|row| read_row(OPERATION, row)).transpose()
-    }
-
-    /// A refund is done, and everything that follows from it.
-    pub async fn close_refund_entry(&self, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
-        const OPERATION: &str = "close the refund log";
-        let change = self
-            .refund_change(entry)
-            .only_if("attribute_exists(entry) AND attribute_not_exists(doneAt)")
-            .update("SET doneAt = :now")
-            .update("REMOVE #open")
-            .name("#open", "open")
-            .value(":now", n(now.as_millisecond()));
-        change.send(OPERATION, &self.dynamodb).await.map(|_| ())
-    }
-
-    /// A refund did not work this time: when it was tried, how often, and what the provider said.
-    pub async fn refund_tried(&self, entry: &RefundEntry, trouble: &str, now: Timestamp) -> Result<(), StoreError> {
-        const OPERATION: &str = "write down a refund's trouble";
-        let change = self
-            .refund_change(entry)
-            .only_if("attribute_exists(#open)")
-            .update("SET tries = tries + :one, triedAt = :now, trouble = :trouble")
-            .name("#open", "open")
-            .value(":one", n(1))
-            .value(":now", n(now.as_millisecond()))
-            .value(":trouble", s(trouble));
-        change.send(OPERATION, &self.dynamodb).await.map(|_| ())
-    }
-
-    /// Entries of the log that something is still to be done about, the oldest first: of payments, then of refunds.
-    pub async fn open_entries(&self) -> Result<Vec<OpenEntry>, StoreError> {
-        const OPERATION: &str = "read open entries";
-        let mut entries = Vec::new();
-        for kind in [PAY, REFUND] {
-            let mut after: Option<Row> = None;
-            for _ in 0..OPEN_PAGES {
-                let output = self
-                    .dynamodb
-                    .query()
-                    .table_name(&self.names.ledger)
-                    .index_name("open")
-                    .key_condition_expression("#open = :kind")
-                    .expression_attribute_names("#open", "open")
-                    .expression_attribute_values(":kind", s(kind))
-                    .set_exclusive_start_key(after.take())
-                    .send()
-                    .await
-                    .map_err(|error| StoreError::of(OPERATION, &error))?;
-                for row in output.items.unwrap_or_default() {
-                    entries.push(match kind {
-                        PAY => OpenEntry::Pay(read_row(OPERATION, row)?),
-                        _ => OpenEntry::Refund(read_row(OPERATION, row)?),
-                    });
-                }
-                after = output.last_evaluated_key;
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-        Ok(entries)
     }
 
     fn order_row(&self, order: &OrderId) -> Change {
@@ -465,7 +354,7 @@ impl Store {
         let Some(account) = account else {
             return order_change(operation, change.send(operation, &self.dynamodb).await?);
         };
-        let parts: Vec<TransactWriteItem> = vec![change.part(operation)?, account.part(operation)?];
+        let parts = vec![change.part(operation)?, account.part(operation)?];
         match transact(operation, &self.dynamodb, parts).await? {
             // A transaction does not show what it wrote.
             Transacted::Done => match self.order(order).await? {
@@ -478,62 +367,12 @@ impl Store {
             },
         }
     }
-
-    fn pay_row(&self, operation: &'static str, entry: &PayEntry, open: bool) -> Result<Row, StoreError> {
-        let mut row = row(operation, entry)?;
-        row.insert("entry".to_owned(), s(PayEntry::name(entry.with.method, &entry.with.transaction)));
-        if open {
-            row.insert("open".to_owned(), s(PAY));
-        }
-        Ok(row)
-    }
-
-    fn refund_row(&self, operation: &'static str, entry: &RefundEntry) -> Result<Row, StoreError> {
-        let mut row = row(operation, entry)?;
-        row.insert("entry".to_owned(), s(RefundEntry::name(entry.with.method, &entry.with.transaction)));
-        row.insert("open".to_owned(), s(REFUND));
-        Ok(row)
-    }
-
-    fn pay_log_done(&self, order: &OrderId, with: &PaidWith) -> Change {
-        let entry = PayEntry::name(with.method, &with.transaction);
-        Change::of(&self.names.ledger, [("order", s(order)), ("entry", s(entry))])
-            .only_if("attribute_exists(entry)")
-            .update("REMOVE #open")
-            .name("#open", "open")
-    }
-
-    fn refund_change(&self, entry: &RefundEntry) -> Change {
-        let name = RefundEntry::name(entry.with.method, &entry.with.transaction);
-        Change::of(&self.names.ledger, [("order", s(&entry.order)), ("entry", s(name))])
-    }
 }
-
-const PAY: &str = "PAY";
-const REFUND: &str = "REFUND";
 
 /// Points that are frozen for a payment.
 fn frozen(order: &Order, payment: Option<&OpenPayment>) -> Option<i64> {
     let attempt = order.attempts.get(usize::from(payment?.attempt))?;
     (attempt.points > 0).then_some(attempt.points)
-}
-
-fn pay_entry(order: &Order, with: &PaidWith, now: Timestamp) -> PayEntry {
-    PayEntry { order: order.id.clone(), with: with.clone(), currency: order.currency.clone(), at: now }
-}
-
-fn refund_entry(order: &Order, with: &PaidWith, cause: RefundCause, now: Timestamp) -> RefundEntry {
-    RefundEntry {
-        order: order.id.clone(),
-        with: with.clone(),
-        currency: order.currency.clone(),
-        cause,
-        at: now,
-        done_at: None,
-        tries: 0,
-        tried_at: None,
-        trouble: None,
-    }
 }
 
 fn read_order(operation: &'static str, row: Option<Row>) -> Result<Option<Box<Order>>, StoreError> {

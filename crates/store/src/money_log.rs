@@ -1,0 +1,148 @@
+//! The pay log and the refund log, in the ledger: an entry for each transaction of a provider's.
+//!
+//! An entry that something is still to be done about carries `open`, which puts it into the index of that name: reconcile finds it
+//! there.
+
+use domain::Timestamp;
+use domain::ids::OrderId;
+use domain::payment::{Method, OpenEntry, PaidWith, PayEntry, RefundEntry};
+
+use crate::rows::{Change, Row, n, put, read_row, row, s};
+use crate::{Store, StoreError};
+
+/// Answers of the database's, 1 MB each, that are read for the open entries of one kind: some twenty thousand.
+const OPEN_PAGES: u32 = 8;
+/// What `open` says.
+const PAY: &str = "PAY";
+const REFUND: &str = "REFUND";
+
+impl Store {
+    /// Writes money that arrived into the pay log, once. `open`: it is not decided yet what it is for.
+    pub async fn log_payment(&self, entry: &PayEntry, open: bool) -> Result<(), StoreError> {
+        const OPERATION: &str = "write the pay log";
+        let request = self
+            .dynamodb
+            .put_item()
+            .table_name(&self.names.ledger)
+            .set_item(Some(self.pay_row(OPERATION, entry, open)?))
+            .condition_expression("attribute_not_exists(entry)");
+        put(OPERATION, request).await.map(|_| ())
+    }
+
+    /// Nothing is to be done any more about money that is in the pay log.
+    pub async fn close_pay_entry(&self, order: &OrderId, with: &PaidWith) -> Result<(), StoreError> {
+        const OPERATION: &str = "close the pay log";
+        self.pay_log_done(order, with).send(OPERATION, &self.dynamodb).await.map(|_| ())
+    }
+
+    /// The refund of a transaction, if one was decided.
+    pub async fn refund_entry(
+        &self,
+        order: &OrderId,
+        method: Method,
+        transaction: &str,
+    ) -> Result<Option<RefundEntry>, StoreError> {
+        const OPERATION: &str = "read the refund log";
+        let output = self
+            .dynamodb
+            .get_item()
+            .table_name(&self.names.ledger)
+            .key("order", s(order))
+            .key("entry", s(RefundEntry::name(method, transaction)))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        output.item.map(|row| read_row(OPERATION, row)).transpose()
+    }
+
+    /// A refund is done, and everything that follows from it.
+    pub async fn close_refund_entry(&self, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
+        const OPERATION: &str = "close the refund log";
+        let change = self
+            .refund_change(entry)
+            .only_if("attribute_exists(entry) AND attribute_not_exists(doneAt)")
+            .update("SET doneAt = :now")
+            .update("REMOVE #open")
+            .name("#open", "open")
+            .value(":now", n(now.as_millisecond()));
+        change.send(OPERATION, &self.dynamodb).await.map(|_| ())
+    }
+
+    /// A refund did not work this time: when it was tried, how often, and what the provider said.
+    pub async fn refund_tried(&self, entry: &RefundEntry, trouble: &str, now: Timestamp) -> Result<(), StoreError> {
+        const OPERATION: &str = "write down a refund's trouble";
+        let change = self
+            .refund_change(entry)
+            .only_if("attribute_exists(#open)")
+            .update("SET tries = tries + :one, triedAt = :now, trouble = :trouble")
+            .name("#open", "open")
+            .value(":one", n(1))
+            .value(":now", n(now.as_millisecond()))
+            .value(":trouble", s(trouble));
+        change.send(OPERATION, &self.dynamodb).await.map(|_| ())
+    }
+
+    /// Entries of the log that something is still to be done about, the oldest first: of payments, then of refunds.
+    pub async fn open_entries(&self) -> Result<Vec<OpenEntry>, StoreError> {
+        const OPERATION: &str = "read open entries";
+        let mut entries = Vec::new();
+        for kind in [PAY, REFUND] {
+            let mut after: Option<Row> = None;
+            for _ in 0..OPEN_PAGES {
+                let output = self
+                    .dynamodb
+                    .query()
+                    .table_name(&self.names.ledger)
+                    .index_name("open")
+                    .key_condition_expression("#open = :kind")
+                    .expression_attribute_names("#open", "open")
+                    .expression_attribute_values(":kind", s(kind))
+                    .set_exclusive_start_key(after.take())
+                    .send()
+                    .await
+                    .map_err(|error| StoreError::of(OPERATION, &error))?;
+                for row in output.items.unwrap_or_default() {
+                    entries.push(match kind {
+                        PAY => OpenEntry::Pay(read_row(OPERATION, row)?),
+                        _ => OpenEntry::Refund(read_row(OPERATION, row)?),
+                    });
+                }
+                after = output.last_evaluated_key;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    pub(crate) fn pay_row(&self, operation: &'static str, entry: &PayEntry, open: bool) -> Result<Row, StoreError> {
+        let mut row = row(operation, entry)?;
+        row.insert("entry".to_owned(), s(PayEntry::name(entry.with.method, &entry.with.transaction)));
+        if open {
+            row.insert("open".to_owned(), s(PAY));
+        }
+        Ok(row)
+    }
+
+    pub(crate) fn refund_row(&self, operation: &'static str, entry: &RefundEntry) -> Result<Row, StoreError> {
+        let mut row = row(operation, entry)?;
+        row.insert("entry".to_owned(), s(RefundEntry::name(entry.with.method, &entry.with.transaction)));
+        row.insert("open".to_owned(), s(REFUND));
+        Ok(row)
+    }
+
+    pub(crate) fn pay_log_done(&self, order: &OrderId, with: &PaidWith) -> Change {
+        let entry = PayEntry::name(with.method, &with.transaction);
+        Change::of(&self.names.ledger, [("order", s(order)), ("entry", s(entry))])
+            .only_if("attribute_exists(entry)")
+            .update("REMOVE #open")
+            .name("#open", "open")
+    }
+
+    fn refund_change(&self, entry: &RefundEntry) -> Change {
+        let name = RefundEntry::name(entry.with.method, &entry.with.transaction);
+        Change::of(&self.names.ledger, [("order", s(&entry.order)), ("entry", s(name))])
+    }
+}
