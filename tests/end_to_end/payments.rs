@@ -322,3 +322,22 @@ async fn a_provider_that_is_not_configured_is_not_offered() {
     status(&alice, &order, "PAID", 10).await;
     shop.close().await;
 }
+
+#[tokio::test]
+async fn a_provider_that_is_slow_gives_a_clear_no_and_the_same_payment_later() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(10, 1, 900).await;
+    let alice = shop.buyer("alice").await;
+    let order = waiting(&alice, &sale).await;
+    let mood = |mood: &str| json!({ "mood": mood }).to_string();
+    let set = shop.api.send("POST", "/_sandbox/moods/wechat", &[], mood("slow")).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    let refused = ask(&alice, &order, json!({ "method": "wechat" })).await;
+    assert_eq!((refused.status, refused.code()), (503, "UNAVAILABLE"), "{refused:?}");
+    shop.api.send("POST", "/_sandbox/moods/wechat", &[], mood("well")).await;
+    let payment = start(&alice, &order, json!({ "method": "wechat" })).await;
+    assert_eq!(payment["paymentId"], json!(format!("{order}0")), "the first try's number");
+    pay(&shop, &payment).await;
+    status(&alice, &order, "PAID", 10).await;
+    shop.close().await;
+}

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use ::payments::sandbox::{Happened, Keys, Payment, Sandbox, State};
 use ::payments::{HttpCall, Kind, Nonce};
 use domain::Timestamp;
+use domain::ids::{Offer, OrderId};
 use edge::{Body, Request, Response};
 use local_cloud::sandbox::is_accepted;
 use seckill_tests::world::{SALT, World};
@@ -124,6 +125,15 @@ impl Door {
         let request = event(Some("operator"), "seckill/admin", "POST", path, headers, Some(body));
         Answer::of(admin::handle(&self.admin, request).await)
     }
+}
+
+/// An order of Ann's that waits for its payment, in a sale of five units.
+pub(crate) async fn at_the_door() -> (World, Offer, Door, OrderId) {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let door = Door::of(&world);
+    let order = world.waiting(&offer, "ann").await;
+    (world, offer, door, order)
 }
 
 fn event(

@@ -14,7 +14,7 @@ use seckill_tests::world::World;
 use serde_json::Value;
 use store::Names;
 
-use crate::door::{Door, payment, payment_secret, signed};
+use crate::door::{Door, at_the_door, payment, payment_secret, signed};
 
 fn kind(method: Method) -> Kind {
     Kind::parse(method.as_str()).unwrap()
@@ -34,10 +34,7 @@ async fn paid(world: &World, order: &OrderId, method: Method) -> HttpCall {
 #[tokio::test]
 async fn a_notice_settles_once_and_is_answered_success_each_time() {
     for method in PROVIDERS {
-        let world = World::new().await;
-        let offer = world.sale(5, 1).await;
-        let door = Door::of(&world);
-        let order = world.waiting(&offer, "ann").await;
+        let (world, offer, door, order) = at_the_door().await;
         let notice = paid(&world, &order, method).await;
         for _ in 0..10 {
             let answer = door.knock(kind(method), &notice).await;
@@ -57,10 +54,7 @@ async fn a_notice_settles_once_and_is_answered_success_each_time() {
 #[tokio::test]
 async fn a_notice_that_is_forged_altered_or_stale_changes_nothing_and_is_counted() {
     for method in PROVIDERS {
-        let world = World::new().await;
-        let offer = world.sale(5, 1).await;
-        let door = Door::of(&world);
-        let order = world.waiting(&offer, "ann").await;
+        let (world, _, door, order) = at_the_door().await;
         let notice = paid(&world, &order, method).await;
         let before = world.state().await;
         let text = String::from_utf8(notice.body.clone()).unwrap();
@@ -91,10 +85,7 @@ async fn a_notice_that_is_forged_altered_or_stale_changes_nothing_and_is_counted
 #[tokio::test]
 async fn money_that_nobody_asked_for_changes_nothing_and_is_for_a_person() {
     for method in PROVIDERS {
-        let world = World::new().await;
-        let offer = world.sale(5, 1).await;
-        let door = Door::of(&world);
-        let order = world.waiting(&offer, "ann").await;
+        let (world, _, door, order) = at_the_door().await;
         let started = world.starts(&order, method, 0).await;
         let before = world.state().await;
         let right = payment(&world, kind(method), &started.number.to_string());
@@ -117,10 +108,7 @@ async fn money_that_nobody_asked_for_changes_nothing_and_is_for_a_person() {
 
 #[tokio::test]
 async fn a_payment_that_failed_closes_its_order() {
-    let world = World::new().await;
-    let offer = world.sale(5, 1).await;
-    let door = Door::of(&world);
-    let order = world.waiting(&offer, "ann").await;
+    let (world, offer, door, order) = at_the_door().await;
     let started = world.starts(&order, Method::Stripe, 0).await;
     world.opens(&started).await;
     world.cloud.sandbox.fail(&started.number.to_string()).await.unwrap();
@@ -138,10 +126,7 @@ async fn a_payment_that_failed_closes_its_order() {
 /// WeChat Pay v2 closes nothing within five minutes: its notice is to come again, and then it does.
 #[tokio::test]
 async fn a_failure_that_cannot_be_acted_on_yet_comes_again() {
-    let world = World::new().await;
-    let offer = world.sale(5, 1).await;
-    let door = Door::of(&world);
-    let order = world.waiting(&offer, "ann").await;
+    let (world, _, door, order) = at_the_door().await;
     let started = world.starts(&order, Method::WechatV2, 0).await;
     world.opens(&started).await;
     world.cloud.sandbox.fail(&started.number.to_string()).await.unwrap();
@@ -190,10 +175,7 @@ async fn a_payment_that_its_provider_closed_is_taken_off_and_the_order_goes_on_w
 #[tokio::test]
 async fn a_refund_that_was_under_way_ends_with_its_notice() {
     for method in [Method::Alipay, Method::Wechat, Method::Stripe] {
-        let world = World::new().await;
-        let offer = world.sale(5, 1).await;
-        let door = Door::of(&world);
-        let order = world.waiting(&offer, "ann").await;
+        let (world, offer, door, order) = at_the_door().await;
         let started = world.starts(&order, method, 0).await;
         world.pays(&started).await;
         door.deliver(&world).await;
@@ -238,10 +220,7 @@ async fn money_that_comes_too_late_and_has_no_unit_goes_back_and_is_counted() {
 
 #[tokio::test]
 async fn a_database_that_is_down_makes_the_notice_come_again() {
-    let world = World::new().await;
-    let offer = world.sale(5, 1).await;
-    let door = Door::of(&world);
-    let order = world.waiting(&offer, "ann").await;
+    let (world, _, door, order) = at_the_door().await;
     let notice = paid(&world, &order, Method::Stripe).await;
     let orders = world.names().orders.clone();
     world.fault(move |call| if call.resource().as_deref() == Some(&orders) { Fault::ServerError } else { Fault::None });
@@ -254,10 +233,7 @@ async fn a_database_that_is_down_makes_the_notice_come_again() {
 
 #[tokio::test]
 async fn a_key_that_was_just_changed_is_found() {
-    let world = World::new().await;
-    let offer = world.sale(5, 1).await;
-    let door = Door::of(&world);
-    let order = world.waiting(&offer, "ann").await;
+    let (world, _, door, order) = at_the_door().await;
     let notice = paid(&world, &order, Method::Stripe).await;
     let secret = payment_secret();
     let right = world.cloud.secrets.get(&secret).await.unwrap().unwrap().value;

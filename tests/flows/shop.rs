@@ -8,7 +8,7 @@ use seckill_tests::till::PROVIDERS;
 use seckill_tests::world::World;
 use serde_json::{Value, json};
 
-use crate::door::{Answer, Door, payment_secret};
+use crate::door::{Answer, Door, at_the_door, payment_secret};
 
 async fn pay(door: &Door, order: &str, body: Value) -> Answer {
     door.ask(Some("ann"), "POST", &format!("/orders/{order}/payments"), Some(body)).await
@@ -84,10 +84,7 @@ async fn what_cannot_be_paid_is_refused_with_what_to_do() {
 #[tokio::test]
 async fn a_paid_order_is_refunded_and_says_so() {
     for method in PROVIDERS {
-        let world = World::new().await;
-        let offer = world.sale(5, 1).await;
-        let door = Door::of(&world);
-        let order = world.waiting(&offer, "ann").await;
+        let (world, offer, door, order) = at_the_door().await;
         let started = world.starts(&order, method, 0).await;
         world.pays(&started).await;
         door.deliver(&world).await;
@@ -148,10 +145,7 @@ async fn points_are_given_once_spent_and_shown() {
 #[tokio::test]
 async fn a_buyer_who_comes_back_sees_how_the_order_stands_and_nothing_is_settled_by_that() {
     for method in PROVIDERS {
-        let world = World::new().await;
-        let offer = world.sale(5, 1).await;
-        let door = Door::of(&world);
-        let order = world.waiting(&offer, "ann").await;
+        let (world, _, door, order) = at_the_door().await;
         let started = world.starts(&order, method, 0).await;
         world.pays(&started).await;
         let back = match method {
@@ -184,10 +178,7 @@ async fn a_buyer_who_comes_back_sees_how_the_order_stands_and_nothing_is_settled
 
 #[tokio::test]
 async fn an_address_that_is_not_signed_or_names_nothing_shows_nothing() {
-    let world = World::new().await;
-    let offer = world.sale(5, 1).await;
-    let door = Door::of(&world);
-    let order = world.waiting(&offer, "ann").await;
+    let (world, _, door, order) = at_the_door().await;
     let started = world.starts(&order, Method::Alipay, 0).await;
     world.pays(&started).await;
     let signed = world.cloud.sandbox.payment(&started.number.to_string()).await.unwrap().return_url.unwrap();
