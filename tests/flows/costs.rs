@@ -84,6 +84,26 @@ async fn a_whole_life_costs_seven_write_units() {
 }
 
 #[tokio::test]
+async fn a_paid_life_costs_nine_write_units() {
+    let world = World::new().await;
+    let offer = world.sale(100, 1).await;
+    world.wire.forget_calls();
+    let order = world.waiting(&offer, "alice").await;
+    let started = world.starts(&order, domain::payment::Method::Wechat, 0).await;
+    world.pays(&started).await;
+    assert_eq!(world.notices().await, 1);
+    assert_eq!(world.order(&order).await.unwrap().status.as_str(), "PAID");
+    let (calls, units) = world.cost();
+    // Claim, hold; claim ORDERED, order; payment opened, its link kept; PAID, pay log, units sold. The index of open money is not touched.
+    assert_eq!(units, 9.0, "{calls:?}");
+    // The deadline of a paid order costs the refused write that finds it paid.
+    world.wire.forget_calls();
+    world.pass(901);
+    assert_eq!(world.deadlines().await, 1);
+    assert_eq!(world.cost().1, 1.0);
+}
+
+#[tokio::test]
 async fn a_full_bucket_is_one_write_unit() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
@@ -96,6 +116,13 @@ async fn a_full_bucket_is_one_write_unit() {
     world.wire.forget_calls();
     close(&world.store, &world.providers, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
     assert_eq!(world.cost().1, 3.0);
+    // Sold to twenty-three, and held for nobody: as large, and still one.
+    orders.pop();
+    world.wire.forget_calls();
+    for order in &orders {
+        world.store.confirm(&offer, 0, order, 1).await.unwrap();
+    }
+    assert_eq!(world.cost().1, 23.0);
 }
 
 #[tokio::test]

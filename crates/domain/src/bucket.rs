@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{IdempotencyKey, Offer, OrderId};
 
-/// Units in a bucket. A full one of 24 holders is 99 + 24 × 34 = 915 bytes with the longest names, under one write unit.
+/// Units in a bucket. A full one, with 24 orders in it, is 108 + 24 × 34 = 924 bytes with the longest names, under one write unit.
 pub const UNITS_PER_BUCKET: u32 = 24;
 
 /// The most units an item can have: 417 thousand buckets, more than any table takes in one sale.
