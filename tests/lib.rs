@@ -9,7 +9,9 @@
     clippy::panic
 )]
 
+pub mod books;
 pub mod http;
+pub mod knock;
 pub mod stepping;
 pub mod till;
 pub mod turns;

@@ -1,13 +1,10 @@
-//! Money in the tests' world: buyers who pay in the sandbox, its notices, and whether the shop's books agree with the providers'.
+//! Money in the tests' world: buyers who pay in the sandbox, and its notices.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::claim::ClaimState;
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
-use domain::order::{Order, Status};
-use domain::payment::{Arrived, Method, OpenEntry};
-use edge::Body;
+use domain::payment::{Arrived, Method};
+use edge::{Body, Request};
 use flows::start_payment::{Ask, NotStarted, Started, start_payment};
 use local_cloud::sandbox::{DueNotice, is_accepted};
 use payments::{Notice, Subject};
@@ -82,12 +79,7 @@ impl World {
             metrics: Sink::to(|_| ()),
             ..payment_notify::App::new(self.store.clone(), self.providers.clone(), Arc::new(move || now))
         };
-        let mut request = hyper::Request::post(&due.call.url);
-        for (name, value) in due.call.headers.iter() {
-            request = request.header(name, value);
-        }
-        let request = request.body(Body::Binary(due.call.body.clone())).unwrap();
-        let (parts, body) = payment_notify::handle(&app, request).await.into_parts();
+        let (parts, body) = payment_notify::handle(&app, notice_request(due)).await.into_parts();
         is_accepted(due.kind, parts.status.as_u16(), &body)
     }
 
@@ -115,83 +107,15 @@ impl World {
             self.reconcile().await;
         }
     }
+}
 
-    /// Whether the shop's books agree with the providers', with the stock and with the claims. To be asked when all is quiet.
-    pub async fn books_agree(&self, offer: &Offer, orders: &[OrderId]) -> Result<(), String> {
-        let mut sold = BTreeMap::new();
-        for bucket in self.buckets(offer).await {
-            if !bucket.adds_up() || !bucket.holders.is_empty() {
-                return Err(format!("a bucket is not quiet: {bucket:?}"));
-            }
-            sold.extend(bucket.sold_to);
-        }
-        for id in orders {
-            self.order_ended_well(offer, id, sold.remove(id)).await?;
-        }
-        if !sold.is_empty() {
-            return Err(format!("sold to nobody: {sold:?}"));
-        }
-        let open: Vec<OpenEntry> = self.store.open_entries().await.map_err(|error| error.to_string())?;
-        if !open.is_empty() {
-            return Err(format!("something is still to be done: {open:?}"));
-        }
-        Ok(())
+/// A notice as payment-notify gets it.
+pub fn notice_request(due: &DueNotice) -> Request {
+    let mut request = hyper::Request::post(&due.call.url);
+    for (name, value) in due.call.headers.iter() {
+        request = request.header(name, value);
     }
-
-    /// The same of one order, of which its bucket says that so many units were sold to it.
-    pub async fn order_ended_well(&self, offer: &Offer, id: &OrderId, sold: Option<u32>) -> Result<(), String> {
-        let order = self.order(id).await.ok_or("there is no order")?;
-        self.order_agrees(offer, &order, sold).await.map_err(|why| format!("{why}: {order:?}"))
-    }
-
-    async fn order_agrees(&self, offer: &Offer, order: &Order, sold: Option<u32>) -> Result<(), String> {
-        let is_paid = order.status == Status::Paid;
-        if !matches!(order.status, Status::Paid | Status::Closed | Status::Refunded) {
-            return Err("the order has not ended".into());
-        }
-        if sold != is_paid.then_some(order.quantity) {
-            return Err(format!("its bucket says that {sold:?} were sold to it"));
-        }
-        let (claims, _) = self.store.claims(&order.id.buyer(), &offer.sale).await.unwrap();
-        let claim = claims.claims.get(&offer.item).filter(|claim| claim.order == order.id);
-        if claim.is_some() != is_paid || claim.is_some_and(|claim| claim.state == ClaimState::Held) {
-            return Err(format!("its claim is {claim:?}"));
-        }
-        self.money_agrees(order).await
-    }
-
-    /// Money taken is money kept or refunded, each payment at most once, and both are in the log.
-    async fn money_agrees(&self, order: &Order) -> Result<(), String> {
-        let entries = self.store.entries(&order.id).await.unwrap();
-        let names: Vec<String> = entries.iter().map(|entry| entry["entry"].as_s().unwrap().clone()).collect();
-        let mut kept = 0;
-        let mut refunds: BTreeMap<String, usize> = BTreeMap::new();
-        for money in self.cloud.sandbox.money().await.unwrap() {
-            if !money.number.starts_with(order.id.as_str()) {
-                continue;
-            }
-            let log = if money.refund.is_some() { "REFUND" } else { "PAY" };
-            let name = format!("{log}#{}#{}", money.provider, money.transaction);
-            if !names.contains(&name) {
-                return Err(format!("{name} is not in the log: {names:?}"));
-            }
-            match money.refund {
-                None => kept += money.amount,
-                Some(_) => {
-                    kept -= money.amount;
-                    *refunds.entry(money.transaction).or_default() += 1;
-                }
-            }
-        }
-        let due = order.paid.as_ref().filter(|_| order.status == Status::Paid).map_or(0, |paid| paid.amount);
-        if kept != due {
-            return Err(format!("{kept} were kept and {due} are due"));
-        }
-        match refunds.into_iter().find(|(_, times)| *times > 1) {
-            Some((transaction, times)) => Err(format!("{transaction} was refunded {times} times")),
-            None => Ok(()),
-        }
-    }
+    request.body(Body::Binary(due.call.body.clone())).unwrap()
 }
 
 /// Money that a notice tells of.

@@ -56,8 +56,17 @@ impl Turns {
         self.len() == 0
     }
 
-    pub fn take(&self, which: usize) -> Waiting {
-        self.0.lock().unwrap().remove(which)
+    /// Who waits, once for each call.
+    pub fn actors(&self) -> Vec<u64> {
+        self.0.lock().unwrap().iter().map(|waiting| waiting.actor).collect()
+    }
+
+    /// One of the calls that an actor waits with; `nth` counts modulo their number.
+    pub fn take_one_of(&self, actor: u64, nth: usize) -> Option<Waiting> {
+        let mut waiting = self.0.lock().unwrap();
+        let places: Vec<usize> = (0..waiting.len()).filter(|place| waiting[*place].actor == actor).collect();
+        let place = places.get(nth.checked_rem(places.len())?)?;
+        Some(waiting.remove(*place))
     }
 
     /// The call that an actor waits with.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use aws_config::SdkConfig;
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use domain::Timestamp;
@@ -58,10 +59,7 @@ pub struct World {
 impl World {
     /// Empty tables, an hour before the sale.
     pub async fn new() -> Self {
-        let clock = Clock::driven(START_MS - 3_600_000);
-        let cloud = Cloud::in_memory(clock.clone()).unwrap();
-        cloud.provision(&STACK).await.unwrap();
-        Self::on(cloud)
+        Self::on(engines(&Clock::driven(START_MS - 3_600_000)).await)
     }
 
     /// A world on engines that are there.
@@ -74,7 +72,7 @@ impl World {
             faults.map_or(Fault::None, |faults| faults(call))
         });
         let store = Store::new(&wire.sdk_config(), names());
-        let providers = providers(&wire);
+        let providers = providers(&wire.sdk_config(), &wire);
         Self {
             cloud,
             clock,
@@ -91,7 +89,7 @@ impl World {
     /// The same engines, over another wire.
     pub fn over(wire: Wire, store: Store) -> Self {
         let world = Self::on(wire.cloud().clone());
-        let providers = providers(&wire);
+        let providers = providers(&wire.sdk_config(), &wire);
         Self { wire, store, providers, ..world }
     }
 
@@ -323,20 +321,27 @@ impl World {
     }
 }
 
+/// Engines with the template's empty tables and queues.
+pub async fn engines(clock: &Clock) -> Cloud {
+    let cloud = Cloud::in_memory(clock.clone()).unwrap();
+    cloud.provision(&STACK).await.unwrap();
+    cloud
+}
+
 /// The names of the template's tables and queues. order-consumer's environment has every one that any function has.
 pub fn names() -> Names {
     Names::from_env(|name| function("order-consumer").environment.get(name).cloned()).unwrap()
 }
 
-/// The providers of the sandbox, over a wire.
-fn providers(wire: &Wire) -> Providers {
+/// The providers of the sandbox, over a wire, as a function that has just started has them.
+pub fn providers(config: &SdkConfig, wire: &Wire) -> Providers {
     let made = std::sync::atomic::AtomicU64::new(0);
     let random = move || {
         let number = made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         u128::from(number).to_be_bytes()
     };
     let secret = function("shop").environment.get("PAYMENT_SECRET_ARN").cloned();
-    Providers::new(&wire.sdk_config(), secret, SharedHttpConnector::new(wire.clone()), Arc::new(random))
+    Providers::new(config, secret, SharedHttpConnector::new(wire.clone()), Arc::new(random))
 }
 
 fn function(binary: &str) -> &'static local_cloud::template::model::Function {
@@ -389,6 +394,11 @@ pub fn form(stock: u32, limit: u32) -> SaleForm {
             laid_out: 0,
         }],
     }
+}
+
+/// How long a function may run, as the template says.
+pub fn timeout_of(binary: &str) -> Duration {
+    function(binary).timeout
 }
 
 /// A change of a bucket, from its stream record.

@@ -8,10 +8,11 @@ use ::payments::sandbox::{Happened, Keys, Payment, Sandbox, State};
 use ::payments::{HttpCall, Kind, Nonce};
 use domain::Timestamp;
 use domain::ids::{Offer, OrderId};
-use edge::{Body, Request, Response};
+use edge::{Body, Request};
 use local_cloud::sandbox::is_accepted;
+use seckill_tests::knock::{Answer, request};
 use seckill_tests::world::{SALT, World};
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{Names, Store};
 use telemetry::Sink;
 
@@ -21,34 +22,6 @@ pub(crate) struct Door {
     shop: shop::App,
     admin: admin::App,
     lines: Arc<Mutex<Vec<Value>>>,
-}
-
-/// An answer of a function's.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) text: String,
-    pub(crate) headers: hyper::HeaderMap,
-}
-
-impl Answer {
-    fn of(response: Response<Body>) -> Self {
-        let (parts, body) = response.into_parts();
-        let text = match body {
-            Body::Empty => String::new(),
-            Body::Text(text) => text,
-            other => panic!("{other:?}"),
-        };
-        Self { status: parts.status.as_u16(), text, headers: parts.headers }
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap()
-    }
-
-    pub(crate) fn code(&self) -> String {
-        self.json()["code"].as_str().unwrap_or_default().to_owned()
-    }
 }
 
 impl Door {
@@ -112,17 +85,17 @@ impl Door {
 
     /// A buyer's, or with no name anybody's, request.
     pub(crate) async fn ask(&self, buyer: Option<&str>, method: &str, path: &str, body: Option<Value>) -> Answer {
-        Answer::of(shop::handle(&self.shop, event(buyer, "", method, path, &[], body)).await)
+        Answer::of(shop::handle(&self.shop, request(buyer, "", method, path, &[], body)).await)
     }
 
     /// The same, with a header.
     pub(crate) async fn look(&self, path: &str, header: (&str, &str)) -> Answer {
-        Answer::of(shop::handle(&self.shop, event(None, "", "GET", path, &[header], None)).await)
+        Answer::of(shop::handle(&self.shop, request(None, "", "GET", path, &[header], None)).await)
     }
 
     /// An operator's request.
     pub(crate) async fn operate(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
-        let request = event(Some("operator"), "seckill/admin", "POST", path, headers, Some(body));
+        let request = request(Some("operator"), "seckill/admin", "POST", path, headers, Some(body));
         Answer::of(admin::handle(&self.admin, request).await)
     }
 }
@@ -134,30 +107,6 @@ pub(crate) async fn at_the_door() -> (World, Offer, Door, OrderId) {
     let door = Door::of(&world);
     let order = world.waiting(&offer, "ann").await;
     (world, offer, door, order)
-}
-
-fn event(
-    sub: Option<&str>,
-    scope: &str,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: Option<Value>,
-) -> Request {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let headers: serde_json::Map<String, Value> =
-        headers.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
-    let authorizer = sub.map(|sub| json!({"jwt": {"claims": {"sub": sub, "scope": scope}, "scopes": null}}));
-    let event = json!({
-        "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query, "headers": headers,
-        "requestContext": {
-            "accountId": "1", "apiId": "a", "stage": "$default", "requestId": "r", "domainName": "api.example",
-            "authorizer": authorizer,
-            "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7"},
-        },
-        "body": body.map(|body| body.to_string()), "isBase64Encoded": false,
-    });
-    lambda_http::request::from_str(&event.to_string()).unwrap()
 }
 
 /// A notice that a provider could send: signed with the keys of every sandbox in memory.

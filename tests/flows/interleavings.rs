@@ -179,8 +179,7 @@ impl Scene {
     async fn ends_well(&self, what: impl std::fmt::Debug) {
         let Stage { world, offer, .. } = &*self.stage;
         world.quiet_down().await;
-        let sold = world.buckets(offer).await.iter().find_map(|bucket| bucket.sold_to.get(&self.order).copied());
-        if let Err(why) = world.order_ended_well(offer, &self.order, sold).await {
+        if let Err(why) = world.books(offer).await.order_ended_well(offer, &self.order) {
             panic!("{what:?}, pays {:?}: {why}", self.pays);
         }
         let report = world.reconcile().await;

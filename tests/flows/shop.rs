@@ -4,11 +4,12 @@ use ::payments::Kind;
 use domain::order::Status;
 use domain::payment::Method;
 use local_cloud::sandbox::Mood;
+use seckill_tests::knock::Answer;
 use seckill_tests::till::PROVIDERS;
 use seckill_tests::world::World;
 use serde_json::{Value, json};
 
-use crate::door::{Answer, Door, at_the_door, payment_secret};
+use crate::door::{Door, at_the_door, payment_secret};
 
 async fn pay(door: &Door, order: &str, body: Value) -> Answer {
     door.ask(Some("ann"), "POST", &format!("/orders/{order}/payments"), Some(body)).await

@@ -6,6 +6,7 @@
 //! a call that stays unanswered ([`Fault::Stops`], a long poll) runs into them.
 
 mod faults;
+mod replica;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,6 +31,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 
 pub use faults::{Call, Fault, Loss};
+pub use replica::Replica;
 
 use crate::clock::Clock;
 use crate::engine::{Cloud, Consumed, Service};
@@ -45,6 +47,7 @@ type Faults = Arc<dyn Fn(&Call) -> BoxFuture<'static, Fault> + Send + Sync>;
 pub struct Wire {
     cloud: Cloud,
     faults: Option<Faults>,
+    replica: Option<Replica>,
     access_key_id: String,
     record: Arc<Mutex<Record>>,
 }
@@ -86,7 +89,7 @@ impl fmt::Debug for Wire {
 impl Wire {
     /// A wire to these engines on which nothing goes wrong.
     pub fn new(cloud: Cloud) -> Self {
-        Self { cloud, faults: None, access_key_id: "LOCAL".to_owned(), record: Arc::default() }
+        Self { cloud, faults: None, replica: None, access_key_id: "LOCAL".to_owned(), record: Arc::default() }
     }
 
     /// The same wire, on which `faults` decides what befalls each call.
@@ -100,21 +103,29 @@ impl Wire {
         self
     }
 
+    /// The same wire, with a copy of the tables that hears of its writes: it answers the reads that meet [`Fault::Stale`].
+    pub fn with_replica(mut self, replica: Replica) -> Self {
+        self.replica = Some(replica);
+        self
+    }
+
     /// How many calls are under way that their callers have given up ([`Fault::Late`]).
     pub fn late(&self) -> usize {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).late.len()
     }
 
-    /// Lets a call arrive that its caller has given up; nobody hears the answer. `which` counts modulo [`Wire::late`].
-    pub async fn arrive(&self, which: usize) {
+    /// Lets a call arrive that its caller has given up; nobody hears the answer. `which` counts modulo [`Wire::late`]. Tells which
+    /// call it was; `None`: there was none.
+    pub async fn arrive(&self, which: usize) -> Option<Call> {
         let request = {
             let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-            match which.checked_rem(record.late.len()) {
-                Some(which) => record.late.swap_remove(which),
-                None => return,
-            }
+            let which = which.checked_rem(record.late.len())?;
+            record.late.swap_remove(which)
         };
-        self.cloud.call(request).await;
+        let (service, operation) = Service::of(&request).unwrap_or((Service::DynamoDb, "UnknownOperation".to_owned()));
+        let call = Call::new(service, operation, 0, &request);
+        self.call(&call, request).await;
+        Some(call)
     }
 
     /// The engines at the other end.
@@ -172,7 +183,10 @@ impl Wire {
             self.keep(&call, fault, None);
             return std::future::pending().await;
         }
-        let response = self.cloud.call(request).await;
+        let response = match &self.replica {
+            Some(replica) if fault == Fault::Stale && replica::is_weak_read(&call) => replica.read(request).await,
+            _ => self.call(&call, request).await,
+        };
         self.keep(&call, fault, Some(&response));
         match fault {
             Fault::AppliedButLost(loss) => Err(loss.error()),
@@ -180,6 +194,18 @@ impl Wire {
             Fault::AppliedThenStops => std::future::pending().await,
             _ => Ok(response),
         }
+    }
+
+    /// Lets a call happen; the copy hears of a write.
+    async fn call(&self, call: &Call, request: Request<Bytes>) -> Response<Bytes> {
+        let write = self.replica.as_ref().filter(|_| replica::is_write(call)).map(|replica| (replica, request.clone()));
+        let response = self.cloud.call(request).await;
+        if let Some((replica, write)) = write
+            && response.status().is_success()
+        {
+            replica.hear(write);
+        }
+        response
     }
 
     fn keep(&self, call: &Call, fault: Fault, response: Option<&Response<Bytes>>) {

@@ -1,151 +1,186 @@
-//! Who acts: buyers, order-consumer, timeout-check, the stock's stream, reconcile and the operator. Each is one run of a real flow.
+//! Who acts: one run of a deployed handler each, with what an event source or a client makes of its answer.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use domain::ids::{Offer, OrderId};
-use domain::message::{DeadlineInput, OrderMessage};
 use domain::payment::Method;
-use domain::sale::SaleChange;
-use flows::close::{Cause, close};
-use flows::place_order::place_order;
-use flows::purchase::{Purchase, Refusal, Seckill};
-use flows::sales::Sales;
-use local_cloud::sandbox::DueNotice;
-use seckill_tests::world::{World, far};
+use edge::Request;
+use local_cloud::engine::scheduler::Firing;
+use local_cloud::sandbox::{DueNotice, is_accepted};
+use seckill_tests::knock::{Answer, request};
+use seckill_tests::till::notice_request;
+use serde_json::{Value, json};
+
+use crate::choice::Delivery;
+use crate::functions::Environment;
+
+/// A buyer's press, to be compared with its answer.
+#[derive(Clone, Debug)]
+pub struct Press {
+    pub buyer: usize,
+    pub key: Option<String>,
+    pub quantity: u32,
+    pub began_ms: i64,
+}
+
+/// A payment that was started.
+#[derive(Clone, Debug)]
+pub struct Payment {
+    pub number: String,
+    pub link: Option<String>,
+}
 
 /// What a run came to.
-#[derive(Debug)]
 pub enum Outcome {
-    /// A press was answered: 202 with this order, or why not.
-    Pressed { buyer: usize, key: Option<String>, answer: Result<OrderId, String> },
-    /// A message was handled, or not.
-    Consumed { receipt: String, done: bool },
+    /// A press was answered: 202 with this order, or this code.
+    Pressed(Press, Result<OrderId, String>),
+    /// An order was looked at: this status, or this code.
+    Seen(OrderId, Result<String, String>),
+    /// A buyer has a payment to make, or has paid with points.
+    Started(usize, Option<Payment>),
+    /// A request of a buyer's or the operator's was answered with this.
+    Answered(&'static str, u16, String),
+    /// Messages were handled; those are to come again.
+    Consumed { failed: Vec<String>, receipts: Vec<(String, String)>, delivery: Delivery },
     /// A deadline was looked at, or not.
-    Checked { firing: Box<local_cloud::engine::scheduler::Firing>, done: bool },
-    /// The stream was read on to here, or not.
-    Streamed { done: bool },
-    /// A buyer has a link to pay with.
-    Started(Option<flows::start_payment::Started>),
+    Checked(Box<Firing>, bool),
     /// A notice was taken, or not.
     Told { notice: i64, accepted: bool },
-    /// Something whose answer nobody waits for.
-    Done(&'static str),
+    /// The stream was read on, or not.
+    Streamed(bool),
+    /// Reconcile ran, or not all of it.
+    Reconciled(bool),
 }
 
-/// A run of a flow.
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Pressed(press, Ok(order)) => write!(f, "buyer {} is accepted: {order}", press.buyer),
+            Outcome::Pressed(press, Err(code)) => write!(f, "buyer {} is refused: {code}", press.buyer),
+            Outcome::Seen(order, Ok(status)) => write!(f, "{order} is {status}"),
+            Outcome::Seen(order, Err(code)) => write!(f, "{order} is not shown: {code}"),
+            Outcome::Started(buyer, Some(payment)) => write!(f, "buyer {buyer} can pay {}", payment.number),
+            Outcome::Started(buyer, None) => write!(f, "buyer {buyer} has no payment to make"),
+            Outcome::Answered(what, status, code) => write!(f, "{what}: {status} {code}"),
+            Outcome::Consumed { failed, receipts, .. } => {
+                write!(f, "{} of {} messages are handled", receipts.len() - failed.len(), receipts.len())
+            }
+            Outcome::Checked(firing, done) => write!(f, "deadline {}: {}", firing.name, said(*done)),
+            Outcome::Told { notice, accepted } => write!(f, "notice {notice}: {}", said(*accepted)),
+            Outcome::Streamed(done) => write!(f, "stream: {}", said(*done)),
+            Outcome::Reconciled(done) => write!(f, "reconcile: {}", said(*done)),
+        }
+    }
+}
+
+fn said(done: bool) -> &'static str {
+    if done { "done" } else { "not done" }
+}
+
+pub type Life = Pin<Box<dyn Future<Output = Outcome>>>;
+
+/// A run of a function.
 pub struct Actor {
     pub id: u64,
-    pub kind: &'static str,
-    /// The running function whose memory it uses.
-    pub environment: Option<usize>,
-    pub life: Pin<Box<dyn Future<Output = Outcome>>>,
+    pub environment: Environment,
+    pub began_ms: i64,
+    pub life: Life,
 }
 
-pub fn press(
-    world: &Rc<World>,
-    seckill: &Rc<Seckill>,
-    asked: Purchase,
-    buyer: usize,
-) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let (_world, seckill) = (world.clone(), seckill.clone());
+pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Life {
+    let body = json!({"saleId": offer.sale, "itemId": offer.item, "quantity": press.quantity});
+    let headers: Vec<(&str, &str)> = press.key.iter().map(|key| ("idempotency-key", key.as_str())).collect();
+    let asked = request(Some(&name(press.buyer)), "", "POST", "/seckill", &headers, Some(body));
     Box::pin(async move {
-        let answer = match seckill.purchase(&asked).await {
-            Ok(accepted) => Ok(accepted.order),
-            Err(Refusal::Unavailable(_)) => Err("UNAVAILABLE".to_owned()),
-            Err(refusal) => Err(format!("{refusal:?}")),
+        let answer = Answer::of(seckill::handle(&app, asked).await);
+        let answered = match answer.status {
+            202 => Ok(OrderId::parse(answer.json()["orderId"].as_str().unwrap()).unwrap()),
+            _ => Err(answer.code()),
         };
-        Outcome::Pressed { buyer, key: asked.key.map(|key| key.to_string()), answer }
+        Outcome::Pressed(press, answered)
     })
 }
 
-pub fn consume(world: &Rc<World>, body: String, receipt: String) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
+pub fn look(app: Rc<shop::App>, buyer: usize, order: OrderId) -> Life {
+    let asked = request(Some(&name(buyer)), "", "GET", &format!("/orders/{order}"), &[], None);
     Box::pin(async move {
-        let message: OrderMessage = serde_json::from_str(&body).unwrap();
-        let done = place_order(&world.store, &Sales::default(), &message, world.now()).await.is_ok();
-        Outcome::Consumed { receipt, done }
+        let answer = Answer::of(shop::handle(&app, asked).await);
+        let status = answer.json()["status"].as_str().map(str::to_owned);
+        Outcome::Seen(order, if answer.status == 200 { Ok(status.unwrap()) } else { Err(answer.code()) })
     })
 }
 
-pub fn check_deadline(
-    world: &Rc<World>,
-    firing: local_cloud::engine::scheduler::Firing,
-) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
+pub fn pay(app: Rc<shop::App>, buyer: usize, order: &OrderId, method: Method, points: i64) -> Life {
+    let body = if points > 0 { json!({"method": method, "points": points}) } else { json!({"method": method}) };
+    let asked = request(Some(&name(buyer)), "", "POST", &format!("/orders/{order}/payments"), &[], Some(body));
     Box::pin(async move {
-        let input: DeadlineInput = serde_json::from_str(firing.target.input.as_deref().unwrap()).unwrap();
-        let done = close(&world.store, &world.providers, &input.order_id, Cause::Deadline, world.now()).await.is_ok();
-        Outcome::Checked { firing: Box::new(firing), done }
+        let answer = Answer::of(shop::handle(&app, asked).await);
+        let payment = answer.json();
+        let text = |field: &str| payment[field].as_str().map(str::to_owned);
+        let open = answer.status < 300 && payment["status"] == "OPEN";
+        let link = text("payUrl").or(text("qrCode"));
+        Outcome::Started(buyer, open.then(|| Payment { number: text("paymentId").unwrap(), link }))
     })
 }
 
-pub fn cancel(world: &Rc<World>, order: OrderId) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
+/// A buyer cancels or wants a refund.
+pub fn ask(app: Rc<shop::App>, buyer: usize, order: &OrderId, what: &'static str) -> Life {
+    let asked = request(Some(&name(buyer)), "", "POST", &format!("/orders/{order}/{what}"), &[], None);
+    Box::pin(async move { answered(what, Answer::of(shop::handle(&app, asked).await)) })
+}
+
+pub fn operate(app: admin::App, what: &'static str, path: &str, key: Option<&str>, body: Option<Value>) -> Life {
+    let headers: Vec<(&str, &str)> = key.iter().map(|key| ("idempotency-key", *key)).collect();
+    let asked = request(Some("operator"), "seckill/admin", "POST", path, &headers, body);
+    Box::pin(async move { answered(what, Answer::of(admin::handle(&app, asked).await)) })
+}
+
+fn answered(what: &'static str, answer: Answer) -> Outcome {
+    let code = if answer.status < 300 { String::new() } else { answer.code() };
+    Outcome::Answered(what, answer.status, code)
+}
+
+pub fn consume(
+    app: Rc<order_consumer::App>,
+    event: Value,
+    receipts: Vec<(String, String)>,
+    delivery: Delivery,
+) -> Life {
+    let event = serde_json::from_value(event).unwrap();
     Box::pin(async move {
-        let _ = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await;
-        Outcome::Done("cancel")
+        let answer = order_consumer::handle(&app, event).await;
+        let failed = answer.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect();
+        Outcome::Consumed { failed, receipts, delivery }
     })
 }
 
-pub fn start_payment(
-    world: &Rc<World>,
-    order: OrderId,
-    method: Method,
-    points: i64,
-) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
-    Box::pin(async move { Outcome::Started(world.asks_to_pay(&order, method, points).await.ok()) })
-}
-
-pub fn notice(world: &Rc<World>, notice: DueNotice) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
+pub fn check_deadline(app: timeout_check::App, firing: Firing) -> Life {
+    let input = serde_json::from_str(firing.target.input.as_deref().unwrap()).unwrap();
     Box::pin(async move {
-        let accepted = world.take(&notice).await;
-        Outcome::Told { notice: notice.id, accepted }
+        let done = timeout_check::handle(&app, input).await.is_ok();
+        Outcome::Checked(Box::new(firing), done)
     })
 }
 
-pub fn refund(world: &Rc<World>, order: OrderId) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
+pub fn notice(app: Rc<payment_notify::App>, due: DueNotice) -> Life {
+    let asked: Request = notice_request(&due);
     Box::pin(async move {
-        let _ = flows::refund::refund(&world.store, &world.providers, &order, world.now()).await;
-        Outcome::Done("refund")
+        let (parts, body) = payment_notify::handle(&app, asked).await.into_parts();
+        Outcome::Told { notice: due.id, accepted: is_accepted(due.kind, parts.status.as_u16(), &body) }
     })
 }
 
-pub fn stream(
-    world: &Rc<World>,
-    changes: Vec<flows::stock_moved::StockChange>,
-) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
-    Box::pin(
-        async move { Outcome::Streamed { done: flows::stock_moved::stock_moved(&world.store, changes).await.is_ok() } },
-    )
+pub fn stream(app: availability::App, event: Value) -> Life {
+    let event = serde_json::from_value(event).unwrap();
+    Box::pin(async move { Outcome::Streamed(availability::handle(&app, event).await.batch_item_failures.is_empty()) })
 }
 
-pub fn reconcile(world: &Rc<World>) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
-    Box::pin(async move {
-        let _ = flows::reconcile::reconcile(&world.store, &world.providers, world.now()).await;
-        Outcome::Done("reconcile")
-    })
+pub fn reconcile(app: reconcile::App) -> Life {
+    Box::pin(async move { Outcome::Reconciled(reconcile::handle(&app).await.is_ok()) })
 }
 
-pub fn restock(world: &Rc<World>, offer: Offer, quantity: u32, key: String) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
-    Box::pin(async move {
-        let key = domain::ids::IdempotencyKey::parse(key).unwrap();
-        let _ = flows::stock::restock(&world.store, &offer, quantity, &key, far()).await;
-        Outcome::Done("restock")
-    })
-}
-
-pub fn change(world: &Rc<World>, offer: Offer, change: SaleChange) -> Pin<Box<dyn Future<Output = Outcome>>> {
-    let world = world.clone();
-    Box::pin(async move {
-        let _ = flows::set_up::change(&world.store, &offer.sale, change, world.now()).await;
-        Outcome::Done("change")
-    })
+pub fn name(buyer: usize) -> String {
+    format!("buyer {buyer}")
 }

@@ -1,340 +1,264 @@
-//! One seed: a stormy part in which anything may happen, then a calm in which everything must come right.
-
-mod acts;
+//! One run: a stormy part in which anything may happen, then a calm in which everything must come right.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
-use domain::claim::{Claim, ClaimState};
 use domain::ids::{Offer, OrderId};
-use domain::order::{Order, Status};
-use domain::sale::SaleChange;
-use flows::purchase::Seckill;
-use flows::start_payment::Started;
 use futures::task::noop_waker;
+use local_cloud::clock::Clock;
+use local_cloud::engine::Service;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::engine::sqs::Sqs;
-use local_cloud::wire::{Fault, Loss, Wire};
+use local_cloud::wire::{Fault, Replica, Wire};
 use seckill_tests::turns::{Turns, act};
-use seckill_tests::world::{World, form, names};
+use seckill_tests::world::{START_MS, World, engines, form, names};
 use store::Store;
 
-use crate::actors::{Actor, Outcome};
-use crate::check::Seen;
+use crate::actors::{Actor, Life, Outcome, Payment, Press, name};
+use crate::check::{self, Watch};
+use crate::choice::{Choice, Delivery, Step};
+use crate::coverage::Coverage;
 use crate::dice::Dice;
+use crate::functions::{Environment, Functions};
+use crate::weather::Weather;
 
-const BUYERS: usize = 20;
-const ENVIRONMENTS: usize = 4;
-const STEPS: usize = 600;
 /// Every second buyer has so many points; the item costs 100.
-const POINTS: i64 = 150;
-/// Everybody who is at it at the same time.
-const ACTORS: usize = 6;
-/// Lines of history shown for a seed that failed.
-const SHOWN: usize = 80;
+pub const POINTS: i64 = 150;
+/// How old a function's knowledge may be that an item is sold out: of the sale, of the page, and of a bucket.
+const REMEMBERED_MS: i64 = 1_000 + 300 + 1_000;
 
-/// What can befall a call. Which of them do, and how often, is drawn for each seed.
-const FAULTS: [Fault; 7] = [
-    Fault::NotApplied(Loss::Io),
-    Fault::AppliedButLost(Loss::Io),
-    Fault::AppliedButServerError,
-    Fault::Throttled,
-    Fault::ServerError,
-    Fault::TransactionConflict,
-    Fault::Late,
-];
-
-/// What a seed did, for the totals.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub calls: usize,
-    pub accepted: usize,
-    pub crashes: usize,
-    pub faults: BTreeMap<String, usize>,
-    /// What buyers did in the sandbox.
-    pub money: BTreeMap<&'static str, usize>,
-    /// How orders ended.
-    pub ends: BTreeMap<&'static str, usize>,
+/// What a run came to.
+pub struct Run {
+    /// Everything that happened, as it was drawn.
+    pub steps: Vec<Step>,
+    /// The same in words.
+    pub history: Vec<String>,
+    /// What was violated, if anything was.
+    pub violation: Option<String>,
+    /// What was reached.
+    pub coverage: Coverage,
 }
 
-struct Sim {
-    dice: Dice,
-    world: Rc<World>,
-    observer: World,
-    turns: Turns,
-    offer: Offer,
-    actors: Vec<Actor>,
-    environments: Vec<Rc<Seckill>>,
-    next_actor: u64,
-    faults: Vec<(Fault, u32)>,
-    position: Option<SequenceNumber>,
-    reading: Option<SequenceNumber>,
+pub struct Sim {
+    pub(crate) seed: u64,
+    pub(crate) dice: Dice,
+    pub(crate) weather: Weather,
+    /// Watches, and does what nobody else does: its calls happen at once and without faults.
+    pub(crate) observer: World,
+    pub(crate) wire: Wire,
+    pub(crate) replica: Option<Replica>,
+    pub(crate) turns: Turns,
+    pub(crate) offer: Offer,
+    pub(crate) functions: Functions,
+    pub(crate) actors: Vec<Actor>,
+    /// Where the stream was read to, and where the reading that is under way will have come to.
+    pub(crate) position: Option<SequenceNumber>,
+    pub(crate) reading: Option<SequenceNumber>,
+    /// Until when the pages were as old as what: the stream's oldest record that had not been read.
+    pages: Vec<(i64, i64)>,
+    /// Accepted orders by buyer, and the buyers in the order of their acceptance.
+    pub(crate) orders: BTreeMap<usize, Vec<OrderId>>,
+    pub(crate) payments: BTreeMap<usize, Vec<Payment>>,
+    pub(crate) lately: Vec<usize>,
     answers: BTreeMap<(usize, String), OrderId>,
-    last_key: BTreeMap<usize, String>,
-    accepted: BTreeMap<OrderId, usize>,
-    started: Vec<Started>,
-    restocks: u32,
-    seen: Seen,
+    pub(crate) watch: Watch,
     history: Vec<String>,
-    tally: Tally,
+    pub(crate) coverage: Arc<Mutex<Coverage>>,
 }
 
-/// Runs a seed. An error is what was violated, with the end of the history.
-pub async fn run(seed: u64) -> Result<Tally, String> {
+/// Runs a seed.
+pub async fn run(seed: u64) -> Run {
     let mut sim = Sim::new(seed).await;
-    let result = match sim.storm().await {
-        Ok(()) => sim.calm().await,
-        violated => violated,
-    };
-    result.map(|()| sim.tally).map_err(|violation| {
-        let from = sim.history.len().saturating_sub(SHOWN);
-        format!("seed {seed}: {violation}\n  {}", sim.history[from..].join("\n  "))
-    })
+    let mut steps = Vec::new();
+    let mut violation = None;
+    for id in 1..=sim.weather.steps {
+        let step = Step { id, choice: sim.draw().await };
+        steps.push(step.clone());
+        if let Err(violated) = sim.apply(&step).await {
+            violation = Some(violated);
+            break;
+        }
+    }
+    sim.end(steps, violation).await
+}
+
+/// Runs what is left of a seed's steps.
+pub async fn replay(seed: u64, steps: &[Step]) -> Run {
+    let mut sim = Sim::new(seed).await;
+    let mut violation = None;
+    for step in steps {
+        if let Err(violated) = sim.apply(step).await {
+            violation = Some(violated);
+            break;
+        }
+    }
+    sim.end(steps.to_vec(), violation).await
 }
 
 impl Sim {
     async fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let weather = Weather::of(&mut dice);
+        Self::in_weather(seed, dice, weather).await
+    }
+
+    /// A world in which nothing happens by itself.
+    pub(crate) async fn quiet() -> Self {
+        Self::in_weather(0, Dice::new(0), Weather::quiet()).await
+    }
+
+    async fn in_weather(seed: u64, mut dice: Dice, weather: Weather) -> Self {
         act(0);
-        let observer = World::new().await;
-        let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        let mut set_up = form(3, 2);
-        set_up.payment_window_s = 60;
-        set_up.ends_at = set_up.starts_at.saturating_add(jiff::SignedDuration::from_hours(24)).unwrap();
-        set_up.items[0].points_price = Some(100);
-        flows::set_up::create(&observer.store, offer.sale.clone(), set_up, observer.now()).await.unwrap();
-        observer.preheat(&offer).await;
-        // Three small buckets, so that they run empty and purchases have to move.
-        observer.restock(&offer, 2, Some("one")).await;
-        observer.restock(&offer, 2, Some("two")).await;
-        observer.clock.advance(Duration::from_secs(3_600));
-        for buyer in (0..BUYERS).step_by(2) {
-            observer.points(&name(buyer), POINTS).await;
+        let clock = Clock::driven(START_MS - 3_600_000);
+        let mut plain = Wire::new(engines(&clock).await);
+        let mut replica = None;
+        if weather.is_stale() {
+            let copy = Replica::new(engines(&clock).await);
+            plain = plain.with_replica(copy.clone());
+            replica = Some(copy);
+        }
+        let store = Store::new(&plain.sdk_config(), names());
+        let observer = World::over(plain.clone(), store);
+        let offer = set_up(&observer, &weather).await;
+        if let Some(replica) = &replica {
+            replica.catch_up(usize::MAX).await;
         }
 
         let turns = Turns::default();
-        let wire = turns.on(Wire::new(observer.cloud.clone()));
+        let wire = turns.on(plain);
         // Each fault reaches the flow itself: what the SDK's own retries get over is tested call by call elsewhere.
         let config = wire.sdk_config().to_builder().retry_config(RetryConfig::disabled()).build();
-        let store = Store::new(&config, names());
-        let mut dice = Dice::new(seed);
-        let faults = FAULTS.iter().map(|fault| (*fault, [0, 0, 1, 5][dice.below(4)])).collect();
-        let environments = (0..ENVIRONMENTS).map(|_| Rc::new(Seckill::new(store.clone()))).collect();
+        let coverage: Arc<Mutex<Coverage>> = Arc::default();
+        let functions = Functions::new(clock, wire.clone(), config, coverage.clone(), weather.apart_ms, &mut dice);
+        let watch = Watch::new(&observer, &offer).await.unwrap();
         Self {
+            seed,
             dice,
-            world: Rc::new(World::over(wire, store)),
+            weather,
             observer,
+            wire,
+            replica,
             turns,
             offer,
+            functions,
             actors: Vec::new(),
-            environments,
-            next_actor: 0,
-            faults,
             position: None,
             reading: None,
+            pages: Vec::new(),
+            orders: BTreeMap::new(),
+            payments: BTreeMap::new(),
+            lately: Vec::new(),
             answers: BTreeMap::new(),
-            last_key: BTreeMap::new(),
-            accepted: BTreeMap::new(),
-            started: Vec::new(),
-            restocks: 0,
-            seen: Seen::default(),
+            watch,
             history: Vec::new(),
-            tally: Tally::default(),
+            coverage,
         }
     }
 
-    async fn storm(&mut self) -> Result<(), String> {
-        for _ in 0..STEPS {
-            match self.dice.below(100) {
-                0..70 if !self.turns.is_empty() => self.next_call(true).await?,
-                70..75 => self.time_passes(),
-                75..77 => self.somebody_dies(),
-                77..80 if self.world.wire.late() > 0 => {
-                    let which = self.dice.below(100);
-                    self.note("a late call arrives".into());
-                    self.world.wire.arrive(which).await;
-                    self.seen.check(&self.observer, &self.offer).await?;
-                }
-                _ if self.actors.len() < ACTORS => self.somebody_acts().await,
-                _ if !self.turns.is_empty() => self.next_call(true).await?,
-                _ => self.time_passes(),
-            }
-            self.poll_all()?;
+    async fn end(mut self, steps: Vec<Step>, mut violation: Option<String>) -> Run {
+        if violation.is_none() {
+            violation = self.calm().await.err();
         }
-        Ok(())
+        let coverage = self.coverage.lock().unwrap().clone();
+        Run { steps, history: self.history, violation, coverage }
     }
 
-    /// Faults stop, everybody finishes, time passes, queues drain; then everything must be right.
-    async fn calm(&mut self) -> Result<(), String> {
-        self.note("calm".into());
-        let mut left = 10_000;
-        while !self.actors.is_empty() {
-            self.poll_all()?;
-            if self.turns.is_empty() {
-                left -= 1;
-                assert!(
-                    left > 0,
-                    "somebody waits for nothing: {:?}",
-                    self.actors.iter().map(|a| a.kind).collect::<Vec<_>>()
-                );
-                continue;
-            }
-            self.next_call(false).await?;
-        }
-        while self.world.wire.late() > 0 {
-            self.world.wire.arrive(0).await;
-            self.seen.check(&self.observer, &self.offer).await?;
-        }
+    /// Lets one thing happen. What is said of somebody who is not there any more means nothing.
+    async fn apply(&mut self, step: &Step) -> Result<(), String> {
         act(0);
-        for _ in 0..12 {
-            // WeChat Pay v2 closes nothing within five minutes; a refund is tried again after up to an hour.
-            self.observer.pass(400);
-            self.observer.reconcile().await;
-            self.observer.settle_down().await;
-            self.observer.notices().await;
-            self.seen.check(&self.observer, &self.offer).await?;
-            self.everything_accepted_is_known().await?;
-        }
-        self.everything_came_right().await
+        let applied = match &step.choice {
+            Choice::Begin(deed) => {
+                self.note(step.to_string());
+                self.begin(step.id, deed).await
+            }
+            Choice::Call { actor, nth, fault } => self.call(*actor, *nth, *fault).await,
+            Choice::Dies { actor } => {
+                self.dies(*actor, "dies");
+                Ok(())
+            }
+            Choice::Arrives { which } => self.arrives(*which).await,
+            Choice::CatchesUp { writes } => {
+                if let Some(replica) = &self.replica {
+                    replica.catch_up(*writes).await;
+                    self.note(step.to_string());
+                }
+                Ok(())
+            }
+            Choice::Passes { ms } => {
+                self.note(step.to_string());
+                self.pass(*ms);
+                Ok(())
+            }
+        };
+        applied?;
+        self.poll_all()
     }
 
-    async fn everything_accepted_is_known(&self) -> Result<(), String> {
-        for order in self.accepted.keys() {
-            if self.observer.order(order).await.is_none() {
-                return Err(format!("order {order} was accepted, and there is no such order"));
-            }
-        }
-        Ok(())
-    }
-
-    async fn everything_came_right(&mut self) -> Result<(), String> {
-        let again = self.observer.reconcile().await;
-        if !again.found_nothing() || again.refunds_open > 0 {
-            return Err(format!("reconcile finds something once more: {again:?}"));
-        }
-        let (orders, _) = self.observer.store.count_orders(&self.offer.sale, None).await.unwrap();
-        for order in &orders {
-            let entries = self.observer.store.entries(&order.id).await.unwrap();
-            let is_revived = entries.iter().any(|entry| entry["entry"].as_s().unwrap() == "STOCK#REVIVE");
-            let end = if is_revived { "PAID LATE" } else { order.status.as_str() };
-            *self.tally.ends.entry(end).or_default() += 1;
-        }
-        let ended: Vec<OrderId> =
-            orders.iter().filter(|order| order.status != Status::Failed).map(|order| order.id.clone()).collect();
-        self.observer.books_agree(&self.offer, &ended).await?;
-        self.points_agree(&orders).await?;
-        let total = u32::try_from(self.observer.item(&self.offer).await.layout.total()).unwrap();
-        let paid = orders.iter().filter(|order| order.status == Status::Paid);
-        let sold: u32 = paid.clone().map(|order| order.quantity).sum();
-        let figures = self.observer.figures(&self.offer).await;
-        if figures != (total - sold, 0, sold) {
-            return Err(format!("{sold} of {total} units are paid for: (free, held, sold) = {figures:?}"));
-        }
-        let live: BTreeMap<&OrderId, ()> = paid.map(|order| (&order.id, ())).collect();
-        for buyer in 0..BUYERS {
-            let asked = self.observer.asks(&self.offer, &name(buyer), 1, None);
-            let (claims, _) = self.observer.store.claims(&asked.buyer_key, &self.offer.sale).await.unwrap();
-            // A claim without stock, whose buyer never came back, keeps nobody from anything: the next press goes on with it.
-            let stuck = |claim: &&Claim| claim.state != ClaimState::Held && !live.contains_key(&claim.order);
-            if let Some(claim) = claims.claims.values().find(stuck) {
-                return Err(format!("{} still has a claim: {claim:?}", name(buyer)));
-            }
-        }
-        // Everything can still be sold.
-        flows::set_up::change(&self.observer.store, &self.offer.sale, SaleChange::Resume, self.observer.now())
-            .await
-            .unwrap();
-        let seckill = self.observer.environment();
-        for unit in 0..total - sold {
-            let asked = self.observer.asks(&self.offer, &format!("late buyer {unit}"), 1, None);
-            if let Err(refusal) = seckill.purchase(&asked).await {
-                return Err(format!("unit {unit} of {total} cannot be sold any more: {refusal:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A buyer's points are those given, less those that paid for an order.
-    async fn points_agree(&self, orders: &[Order]) -> Result<(), String> {
-        for buyer in (0..BUYERS).step_by(2) {
-            let paid =
-                orders.iter().filter(|order| order.status == Status::Paid && order.buyer_name.as_str() == name(buyer));
-            let spent: i64 = paid.filter_map(|order| order.paid.as_ref()).map(|paid| paid.points).sum();
-            let has = self.observer.points_of(&name(buyer)).await;
-            if has != (POINTS - spent, 0) {
-                return Err(format!("{} has spent {spent} of {POINTS} points and has {has:?}", name(buyer)));
-            }
-        }
-        Ok(())
-    }
-
-    async fn next_call(&mut self, stormy: bool) -> Result<(), String> {
-        let which = self.dice.below(self.turns.len());
-        let waiting = self.turns.take(which);
-        let fault = if stormy { self.draw_fault() } else { Fault::None };
-        let actor = waiting.actor;
-        let reads = ["GetItem", "BatchGetItem", "Query", "Scan"].contains(&waiting.call.operation.as_str());
-        let kind = self.actors.iter().find(|other| other.id == actor).map_or("?", |found| found.kind);
-        let resource = waiting.call.resource().unwrap_or_default();
-        self.note(format!("{kind} {actor}: {} {resource}: {fault:?}", waiting.call.operation));
-        self.tally.calls += 1;
-        *self.tally.faults.entry(format!("{fault:?}")).or_default() += 1;
+    /// Carries out one of the calls that an actor waits with.
+    pub(crate) async fn call(&mut self, actor: u64, nth: usize, fault: Fault) -> Result<(), String> {
+        let Some(waiting) = self.turns.take_one_of(actor, nth) else { return Ok(()) };
+        let call = waiting.call.clone();
+        self.note(format!("{actor} {} {}: {fault:?}", call.operation, call.resource().unwrap_or_default()));
+        self.mark("calls");
+        self.mark(format!("fault {fault:?}"));
         waiting.grant(fault);
         self.poll(actor)?;
         act(0);
-        if reads {
-            return Ok(());
+        let is_read = ["Get", "Query", "Scan", "BatchGet"].iter().any(|read| call.operation.starts_with(read));
+        match call.service {
+            Service::DynamoDb if !is_read => self.watch.check(&self.observer, &call.tables()).await,
+            Service::Provider if call.operation == "Refund" => check::money(&self.observer).await,
+            _ => Ok(()),
         }
-        self.seen.check(&self.observer, &self.offer).await
     }
 
-    fn draw_fault(&mut self) -> Fault {
-        for (fault, percent) in self.faults.clone() {
-            if self.dice.chance(percent) {
-                return fault;
-            }
-        }
-        Fault::None
+    pub(crate) async fn arrives(&mut self, which: usize) -> Result<(), String> {
+        let Some(call) = self.wire.arrive(which).await else { return Ok(()) };
+        self.note(format!("a late {} {} arrives", call.operation, call.resource().unwrap_or_default()));
+        self.watch.check(&self.observer, &call.tables()).await?;
+        check::money(&self.observer).await
     }
 
-    fn time_passes(&mut self) {
-        let ms = [50, 300, 1_000, 5_000, 7_000, 61_000, 200_000][self.dice.below(7)];
-        self.note(format!("{ms} ms pass"));
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.watch.note_shortage(self.observer.clock.now_ms());
         self.observer.clock.advance(Duration::from_millis(ms));
+        if self.weather.timeouts {
+            let now_ms = self.observer.clock.now_ms();
+            let is_over = |actor: &&Actor| {
+                u128::from(now_ms.abs_diff(actor.began_ms)) > actor.environment.0.timeout().as_millis()
+            };
+            let over: Vec<u64> = self.actors.iter().filter(is_over).map(|actor| actor.id).collect();
+            over.into_iter().for_each(|actor| self.dies(actor, "times out"));
+        }
     }
 
     /// A process dies: whatever it was doing ends between two calls, and its memory is gone.
-    fn somebody_dies(&mut self) {
-        if self.actors.is_empty() {
-            return;
-        }
-        let which = self.dice.below(self.actors.len());
+    pub(crate) fn dies(&mut self, actor: u64, how: &str) {
+        let Some(which) = self.actors.iter().position(|other| other.id == actor) else { return };
         let dead = self.actors.swap_remove(which);
-        self.note(format!("{} {} dies", dead.kind, dead.id));
-        self.turns.forget(dead.id);
-        if dead.kind == "stream" {
+        self.note(format!("{} {actor} {how}", dead.environment.0.name()));
+        self.turns.forget(actor);
+        if dead.environment.0 == crate::functions::Function::Availability {
             self.reading = None;
         }
-        if let Some(environment) = dead.environment {
-            self.environments[environment] = Rc::new(Seckill::new(self.world.store.clone()));
-        }
-        self.tally.crashes += 1;
+        self.functions.restart(dead.environment);
+        self.mark(how);
     }
 
-    fn start(
-        &mut self,
-        kind: &'static str,
-        environment: Option<usize>,
-        life: std::pin::Pin<Box<dyn Future<Output = Outcome>>>,
-    ) {
-        self.next_actor += 1;
-        self.actors.push(Actor { id: self.next_actor, kind, environment, life });
+    pub(crate) fn start(&mut self, id: u64, environment: Environment, life: Life) -> Result<(), String> {
+        let random = Dice::new(self.seed ^ id.wrapping_mul(0x9E37_79B9)).roll();
+        self.functions.set_random(random);
+        self.actors.push(Actor { id, environment, began_ms: self.observer.clock.now_ms(), life });
+        // What it does before its first call, with its random bits.
+        self.poll(id)
     }
 
-    fn poll_all(&mut self) -> Result<(), String> {
-        let ids: Vec<u64> = self.actors.iter().map(|actor| actor.id).collect();
+    pub(crate) fn poll_all(&mut self) -> Result<(), String> {
+        let idle = |id: &u64| !self.turns.is_waiting(*id);
+        let ids: Vec<u64> = self.actors.iter().map(|actor| actor.id).filter(idle).collect();
         ids.into_iter().try_for_each(|id| self.poll(id))
     }
 
@@ -344,66 +268,139 @@ impl Sim {
         let mut context = Context::from_waker(&waker);
         for _ in 0..16 {
             let Some(place) = self.actors.iter().position(|actor| actor.id == id) else { return Ok(()) };
-            if self.turns.is_waiting(id) {
-                return Ok(());
-            }
             act(id);
             let polled = self.actors[place].life.as_mut().poll(&mut context);
             act(0);
             if let Poll::Ready(outcome) = polled {
                 let actor = self.actors.swap_remove(place);
-                self.note(format!("{} {id}: {outcome:?}", actor.kind));
+                self.note(format!("{} {id}: {outcome}", actor.environment.0.name()));
                 return self.ended(outcome);
+            }
+            if self.turns.is_waiting(id) {
+                return Ok(());
             }
         }
         Ok(())
     }
 
     fn ended(&mut self, outcome: Outcome) -> Result<(), String> {
+        let cloud = &self.observer.cloud;
         match outcome {
-            Outcome::Pressed { buyer, key, answer: Ok(order) } => {
-                self.tally.accepted += 1;
-                if let Some(key) = key
-                    && let Some(before) = self.answers.insert((buyer, key.clone()), order.clone())
-                    && before != order
-                {
-                    return Err(format!("{} got {before} and then {order} for the key {key}", name(buyer)));
-                }
-                self.accepted.insert(order, buyer);
+            Outcome::Pressed(press, answer) => return self.pressed(&press, answer),
+            Outcome::Seen(order, Err(code)) if code != "UNAVAILABLE" => {
+                return Err(format!("order {order} was accepted, and its buyer is told {code}"));
             }
-            Outcome::Consumed { receipt, done: true } if !receipt.is_empty() && self.dice.chance(90) => {
+            Outcome::Started(buyer, Some(payment)) => self.payments.entry(buyer).or_default().push(payment),
+            Outcome::Consumed { failed, receipts, delivery } => {
                 let queue = Sqs::name_of(&names().orders_queue_url).to_owned();
-                let deleted = self.observer.cloud.sqs.delete(&queue, &receipt);
-                futures::executor::block_on(deleted).unwrap();
-            }
-            Outcome::Checked { firing, done } => {
-                let scheduler = &self.observer.cloud.scheduler;
-                match done {
-                    true => futures::executor::block_on(scheduler.fired(&firing)).unwrap(),
-                    false => scheduler.put_back(&firing),
+                if matches!(delivery, Delivery::Once | Delivery::Twice) {
+                    for (_, receipt) in receipts.into_iter().filter(|(id, _)| !failed.contains(id)) {
+                        // It may have come again meanwhile, or have been handled twice.
+                        let _ = futures::executor::block_on(cloud.sqs.delete(&queue, &receipt));
+                    }
                 }
             }
-            Outcome::Started(Some(started)) if !started.paid => self.started.push(started),
+            Outcome::Checked(firing, true) => {
+                let _ = futures::executor::block_on(cloud.scheduler.fired(&firing));
+            }
+            Outcome::Checked(firing, false) => cloud.scheduler.put_back(&firing),
             Outcome::Told { notice, accepted } => {
                 // Of two deliveries of one notice the second finds it settled.
-                let _ = futures::executor::block_on(self.observer.cloud.sandbox.delivered(notice, accepted));
+                let _ = futures::executor::block_on(cloud.sandbox.delivered(notice, accepted));
             }
-            Outcome::Streamed { done } => {
+            Outcome::Streamed(done) => {
                 let read = self.reading.take();
-                if done && self.dice.chance(90) {
+                if done {
+                    let now_ms = self.observer.clock.now_ms();
+                    self.pages.push((now_ms, self.pages_are_of().unwrap_or(now_ms)));
                     self.position = read;
                 }
             }
-            Outcome::Pressed { .. } | Outcome::Consumed { .. } | Outcome::Started(_) | Outcome::Done(_) => {}
+            Outcome::Seen(..) | Outcome::Started(..) | Outcome::Answered(..) | Outcome::Reconciled(_) => {}
         }
         Ok(())
     }
 
-    fn note(&mut self, what: String) {
+    /// An answer to a press agrees with what happened and with the answers before.
+    fn pressed(&mut self, press: &Press, answer: Result<OrderId, String>) -> Result<(), String> {
+        let Press { buyer, key, quantity, began_ms } = press;
+        let order = match answer {
+            Ok(order) => order,
+            Err(code) if code == "SOLD_OUT" => return self.was_sold_out(*quantity, *began_ms),
+            Err(_) => return Ok(()),
+        };
+        self.mark("accepted");
+        if let Some(key) = key
+            && let Some(before) = self.answers.insert((*buyer, key.clone()), order.clone())
+            && before != order
+        {
+            return Err(format!("{} got {before} and then {order} for the key {key}", name(*buyer)));
+        }
+        let orders = self.orders.entry(*buyer).or_default();
+        if !orders.contains(&order) {
+            orders.push(order);
+            self.lately.push(*buyer);
+        }
+        Ok(())
+    }
+
+    /// Sold out is said only if every bucket was short at some moment of the request, or of what its function still remembered or could read
+    /// then.
+    fn was_sold_out(&mut self, quantity: u32, began_ms: i64) -> Result<(), String> {
+        // Which moment a read was of that is not strong, nobody knows.
+        if self.weather.is_stale() {
+            return Ok(());
+        }
+        let remembered_ms = began_ms - REMEMBERED_MS;
+        let told = self.pages.iter().find(|(until_ms, _)| *until_ms >= remembered_ms).map(|(_, of_ms)| *of_ms);
+        let since_ms = told.or_else(|| self.pages_are_of()).map_or(remembered_ms, |of_ms| of_ms.min(remembered_ms));
+        match self.watch.free_ever_since(quantity, since_ms) {
+            Some(bucket) => Err(format!("sold out is said of {quantity}, and bucket {bucket} had them all the time")),
+            None => Ok(()),
+        }
+    }
+
+    /// The moment of the stream's oldest record that has not been read: the pages do not know of it.
+    fn pages_are_of(&self) -> Option<i64> {
+        let stock = names().stock;
+        let stream = self.observer.cloud.dynamodb.stream_records(&stock, self.position.as_ref(), 1);
+        let unread = futures::executor::block_on(stream).unwrap();
+        unread.first().map(|record| (record.created_s * 1_000.0) as i64)
+    }
+
+    pub(crate) fn is_acting(&self, id: u64) -> bool {
+        self.actors.iter().any(|actor| actor.id == id)
+    }
+
+    pub(crate) fn history(&self) -> &[String] {
+        &self.history
+    }
+
+    pub(crate) fn note(&mut self, what: String) {
         self.history.push(what);
+    }
+
+    pub(crate) fn mark(&self, what: impl Into<String>) {
+        self.coverage.lock().unwrap().mark(what);
     }
 }
 
-fn name(buyer: usize) -> String {
-    format!("buyer {buyer}")
+/// Small buckets, so that they run empty and purchases have to move; and points for every second buyer.
+async fn set_up(observer: &World, weather: &Weather) -> Offer {
+    let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
+    let mut form = form(weather.stocks[0], 2);
+    form.payment_window_s = 60;
+    form.ends_at = form.starts_at.saturating_add(jiff::SignedDuration::from_hours(24)).unwrap();
+    form.items[0].points_price = Some(100);
+    flows::set_up::create(&observer.store, offer.sale.clone(), form, observer.now()).await.unwrap();
+    observer.preheat(&offer).await;
+    for (more, quantity) in weather.stocks.iter().enumerate().skip(1) {
+        observer.restock(&offer, *quantity, Some(&format!("more-{more}"))).await;
+    }
+    // Whatever clock a function has, the sale has started.
+    observer.clock.advance(Duration::from_secs(3_660));
+    for buyer in (0..weather.buyers).step_by(2) {
+        observer.points(&name(buyer), POINTS).await;
+    }
+    offer
 }

@@ -102,6 +102,8 @@ pub enum Fault {
     /// Another transaction has the item: `TransactionCanceledException` with that reason for the first action, or
     /// `TransactionConflictException`. For DynamoDB's writes; any other call is let through.
     TransactionConflict,
+    /// A read that is not strong is answered by a copy that is behind ([`crate::wire::Wire::with_replica`]). Any other call is let through.
+    Stale,
     /// The caller sees a timeout, and the request arrives when [`crate::wire::Wire::arrive`] lets it.
     Late,
     /// Nothing is done and no answer ever comes: the caller is to be dropped, as in a crash before the call.
@@ -121,6 +123,7 @@ impl Fault {
             Fault::None
             | Fault::AppliedButLost(_)
             | Fault::AppliedButServerError
+            | Fault::Stale
             | Fault::Late
             | Fault::Stops
             | Fault::AppliedThenStops => None,

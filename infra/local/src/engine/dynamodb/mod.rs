@@ -8,13 +8,14 @@ mod operations;
 mod streams;
 mod tokens;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use dynoxide::actions::create_table::CreateTableRequest;
 use dynoxide::actions::vector_lifecycle::VectorIndexLifecycle;
-use dynoxide::storage::Storage;
+use dynoxide::storage::{ScanParams, Storage};
 use dynoxide::{DynoxideError, actions};
 use futures::FutureExt as _;
 use http::{Response, StatusCode};
@@ -131,6 +132,13 @@ impl DynamoDb {
     pub async fn table_exists(&self, table: &str) -> Result<bool, DynamoError> {
         let table = table.to_owned();
         Ok(self.worker.run(move |engine| engine.storage.table_exists(&table)).await??)
+    }
+
+    /// Everything in a table, each row as DynamoDB's JSON under its key, for whoever watches from outside: a client asks by `Scan`.
+    pub async fn rows(&self, table: &str) -> Result<BTreeMap<(String, String), String>, DynamoError> {
+        let table = table.to_owned();
+        let rows = self.worker.run(move |engine| engine.storage.scan_items(&table, &ScanParams::default())).await??;
+        Ok(rows.into_iter().map(|(partition, sort, json)| ((partition, sort), json)).collect())
     }
 
     /// Makes a table from a `CreateTable` request.

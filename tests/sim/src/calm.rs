@@ -1,0 +1,135 @@
+//! The calm after the storm: faults stop, everybody finishes, time passes and queues drain. Then everything must be right.
+
+use domain::claim::{Claim, ClaimState};
+use domain::ids::OrderId;
+use domain::order::Status;
+use domain::sale::SaleChange;
+use local_cloud::wire::Fault;
+use seckill_tests::books::Books;
+use seckill_tests::turns::act;
+use seckill_tests::world::names;
+
+use crate::run::{POINTS, Sim};
+
+/// Polls of actors who wait for nothing, before that is an error.
+const PATIENCE: usize = 1_000;
+/// Rounds in which everything must have come right, and how long each is, in seconds: WeChat Pay v2 closes nothing within five
+/// minutes, and a refund is tried again after up to an hour.
+const ROUNDS: [u64; 12] = [61, 400, 400, 400, 400, 3_700, 3_700, 3_700, 3_700, 3_700, 3_700, 3_700];
+
+impl Sim {
+    pub(crate) async fn calm(&mut self) -> Result<(), String> {
+        self.note("calm".into());
+        self.everybody_finishes().await?;
+        let all = tables();
+        for pause_s in ROUNDS {
+            self.observer.pass(pause_s);
+            let found = self.observer.reconcile().await;
+            let arrived = self.observer.consume().await
+                + self.observer.deadlines().await
+                + self.observer.stream().await
+                + self.observer.notices().await;
+            self.observer.settle_down().await;
+            self.watch.check(&self.observer, &all).await?;
+            if found.found_nothing() && found.refunds_open == 0 && arrived == 0 {
+                break;
+            }
+        }
+        self.everything_came_right().await
+    }
+
+    async fn everybody_finishes(&mut self) -> Result<(), String> {
+        let mut patience = PATIENCE;
+        while !self.actors.is_empty() {
+            self.poll_all()?;
+            match self.turns.actors().first() {
+                Some(actor) => self.call(*actor, 0, Fault::None).await?,
+                None if patience == 0 => {
+                    let who: Vec<&str> = self.actors.iter().map(|actor| actor.environment.0.name()).collect();
+                    return Err(format!("somebody waits for nothing: {who:?}"));
+                }
+                None => patience -= 1,
+            }
+        }
+        while self.wire.late() > 0 {
+            self.arrives(0).await?;
+        }
+        act(0);
+        Ok(())
+    }
+
+    async fn everything_came_right(&mut self) -> Result<(), String> {
+        let again = self.observer.reconcile().await;
+        if !again.found_nothing() || again.refunds_open > 0 {
+            return Err(format!("reconcile finds something once more: {again:?}"));
+        }
+        if let Some(order) = self.orders.values().flatten().find(|order| self.watch.order(order).is_none()) {
+            return Err(format!("order {order} was accepted, and there is no such order"));
+        }
+        let books = self.observer.books(&self.offer).await;
+        self.count_ends(&books);
+        let ended = books.orders.values().filter(|order| order.status != Status::Failed);
+        let ended: Vec<OrderId> = ended.map(|order| order.id.clone()).collect();
+        self.observer.books_agree(&self.offer, &ended).await?;
+        self.points_agree(&books)?;
+        self.claims_agree(&books)?;
+        let total = u32::try_from(self.observer.item(&self.offer).await.layout.total()).unwrap();
+        let paid = books.orders.values().filter(|order| order.status == Status::Paid);
+        let sold: u32 = paid.map(|order| order.quantity).sum();
+        let figures = self.observer.figures(&self.offer).await;
+        if figures != (total - sold, 0, sold) {
+            return Err(format!("{sold} of {total} units are paid for: (free, held, sold) = {figures:?}"));
+        }
+        self.everything_can_be_sold(total - sold).await
+    }
+
+    fn count_ends(&self, books: &Books) {
+        for order in books.orders.values() {
+            self.mark(format!("end {}", order.status.as_str()));
+        }
+        for entry in books.ledger.values().flatten().filter(|entry| *entry == "STOCK#REVIVE") {
+            self.mark(format!("end {entry}"));
+        }
+    }
+
+    /// A claim without stock, whose buyer never came back, keeps nobody from anything: the next press goes on with it. Any other is a paid
+    /// order's.
+    fn claims_agree(&self, books: &Books) -> Result<(), String> {
+        let is_paid = |order: &OrderId| books.orders.get(order).is_some_and(|order| order.status == Status::Paid);
+        let stuck = |claim: &&Claim| claim.state != ClaimState::Held && !is_paid(&claim.order);
+        match books.claims.values().flat_map(|claims| claims.values()).find(stuck) {
+            Some(claim) => Err(format!("a claim is still there: {claim:?}")),
+            None => Ok(()),
+        }
+    }
+
+    async fn everything_can_be_sold(&self, free: u32) -> Result<(), String> {
+        let (store, now) = (&self.observer.store, self.observer.now());
+        flows::set_up::change(store, &self.offer.sale, SaleChange::Resume, now).await.unwrap();
+        let seckill = self.observer.environment();
+        for unit in 0..free {
+            let asked = self.observer.asks(&self.offer, &format!("late buyer {unit}"), 1, None);
+            if let Err(refusal) = seckill.purchase(&asked).await {
+                return Err(format!("unit {unit} of {free} cannot be sold any more: {refusal:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A buyer's points are those given, less those that paid for an order.
+    fn points_agree(&self, books: &Books) -> Result<(), String> {
+        for (buyer, has) in &books.accounts {
+            let paid = books.orders.values().filter(|order| order.status == Status::Paid && order.id.buyer() == *buyer);
+            let spent: i64 = paid.filter_map(|order| order.paid.as_ref()).map(|paid| paid.points).sum();
+            if *has != (POINTS - spent, 0) {
+                return Err(format!("{buyer} has spent {spent} of {POINTS} points and has {has:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tables() -> Vec<String> {
+    let names = names();
+    vec![names.sales, names.stock, names.orders, names.accounts]
+}

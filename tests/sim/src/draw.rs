@@ -1,0 +1,135 @@
+//! What happens next, drawn from the dice: mostly a call that somebody waits with, otherwise something new.
+
+use domain::payment::Method;
+
+use crate::choice::{Act, Back, Choice, Delivery, Firing, Paying};
+use crate::functions::ENVIRONMENTS;
+use crate::run::Sim;
+use crate::weather::Deed;
+
+/// Everybody who is at it at the same time.
+const ACTORS: usize = 6;
+
+impl Sim {
+    pub(crate) async fn draw(&mut self) -> Choice {
+        let waiting = self.turns.actors();
+        if !waiting.is_empty() && self.dice.chance(70) {
+            return self.draw_call(&waiting);
+        }
+        if self.dice.chance(self.weather.passing * 3) {
+            return self.draw_time();
+        }
+        if !self.actors.is_empty() && self.dice.chance(self.weather.deaths * 3) {
+            let which = self.dice.below(self.actors.len());
+            return Choice::Dies { actor: self.actors[which].id };
+        }
+        if self.wire.late() > 0 && self.dice.chance(10) {
+            return Choice::Arrives { which: self.dice.below(8) };
+        }
+        match self.actors.len() {
+            ACTORS.. if !waiting.is_empty() => self.draw_call(&waiting),
+            ACTORS.. => self.draw_time(),
+            _ => self.draw_deed().await,
+        }
+    }
+
+    fn draw_call(&mut self, waiting: &[u64]) -> Choice {
+        let actor = waiting[self.dice.below(waiting.len())];
+        Choice::Call { actor, nth: self.dice.below(4), fault: self.weather.fault(&mut self.dice) }
+    }
+
+    fn draw_time(&mut self) -> Choice {
+        Choice::Passes { ms: self.weather.times[self.dice.below(self.weather.times.len())] }
+    }
+
+    async fn draw_deed(&mut self) -> Choice {
+        let deed = match self.weather.deed(&mut self.dice) {
+            // Nobody can do anything with an order or a payment that is not there.
+            Deed::AtTheProvider if self.payments.is_empty() => Deed::Pay,
+            deed => deed,
+        };
+        let deed = match deed {
+            Deed::Look | Deed::Cancel | Deed::Refund | Deed::Pay if self.orders.is_empty() => Deed::Press,
+            deed => deed,
+        };
+        Choice::Begin(match deed {
+            Deed::Press => self.draw_press(),
+            Deed::Look => {
+                let (buyer, back) = self.some_order();
+                Act::Look { buyer, back }
+            }
+            Deed::Cancel => {
+                let (buyer, back) = self.some_order();
+                Act::Cancel { buyer, back }
+            }
+            Deed::Refund => {
+                let (buyer, back) = self.some_order();
+                Act::Refund { buyer, back }
+            }
+            Deed::Pay => {
+                let (buyer, back) = self.some_order();
+                let method = Method::ALL[self.dice.below(Method::ALL.len())];
+                let points = if method != Method::Points && self.dice.chance(25) { 40 } else { 0 };
+                Act::Pay { buyer, back, method, points }
+            }
+            Deed::AtTheProvider => self.draw_payment(),
+            Deed::Notice => Act::Notice { which: self.dice.below(4), twice: self.dice.chance(15) },
+            Deed::Messages => {
+                let fate = match self.dice.below(20) {
+                    0..3 => Delivery::Twice,
+                    3 => Delivery::NotDeleted,
+                    4 => Delivery::Lost,
+                    _ => Delivery::Once,
+                };
+                Act::Messages { most: 1 + self.dice.below(3), fate, newer: self.dice.chance(2) }
+            }
+            Deed::Stream => Act::Stream { most: 1 + self.dice.below(6) },
+            Deed::Deadline => {
+                let fate = [Firing::Due, Firing::Due, Firing::Due, Firing::Early, Firing::Twice, Firing::Never];
+                Act::Deadline { which: self.dice.below(4), fate: fate[self.dice.below(fate.len())] }
+            }
+            Deed::Reconcile => Act::Reconcile,
+            // The same restock may be asked for twice.
+            Deed::Restock => Act::Restock { quantity: 1, key: format!("restock-{}", self.dice.below(3)) },
+            Deed::Pause => Act::Pause,
+            Deed::Resume => Act::Resume,
+            Deed::CatchUp => return Choice::CatchesUp { writes: 1 + self.dice.below(20) },
+        })
+    }
+
+    /// A buyer of the crowd, or one who was accepted lately and presses again; with the key of before, a new one, or none.
+    fn draw_press(&mut self) -> Act {
+        let buyer = match self.lately.last() {
+            Some(buyer) if self.dice.chance(15) => *buyer,
+            _ => self.dice.below(self.weather.buyers),
+        };
+        let key = match self.dice.below(3) {
+            0 => None,
+            1 => Some(format!("key-{buyer}")),
+            _ => Some(format!("key-{buyer}-{}", self.dice.below(3))),
+        };
+        let quantity = if self.dice.chance(10) { 2 } else { 1 };
+        Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) }
+    }
+
+    /// One of the latest orders, mostly: they are the ones that still wait.
+    fn some_order(&mut self) -> (usize, Back) {
+        let latest = if self.dice.chance(80) { 5 } else { self.lately.len() };
+        let buyer = self.lately.iter().rev().nth(self.dice.below(latest)).copied();
+        (buyer.unwrap_or(0), usize::from(self.dice.chance(10)))
+    }
+
+    fn draw_payment(&mut self) -> Act {
+        let paying: Vec<usize> =
+            self.lately.iter().rev().filter(|buyer| self.payments.contains_key(buyer)).copied().collect();
+        let latest = if self.dice.chance(80) { 4 } else { paying.len() };
+        let buyer = paying.get(self.dice.below(latest.min(paying.len()))).copied().unwrap_or(0);
+        let what = match self.dice.below(12) {
+            0 => Paying::Failed,
+            1..3 => Paying::PaidLate,
+            3 => Paying::ToldAgain,
+            _ => Paying::Paid,
+        };
+        Act::AtTheProvider { buyer, back: usize::from(self.dice.chance(15)), what }
+    }
+}

@@ -1,0 +1,210 @@
+//! The running functions: the deployed handlers' own code, each with its memory and its clock.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aws_config::SdkConfig;
+use domain::Timestamp;
+use local_cloud::clock::Clock;
+use local_cloud::wire::Wire;
+use seckill_tests::world::{SALT, names, providers, timeout_of};
+use store::Store;
+use telemetry::Sink;
+
+use crate::coverage::Coverage;
+use crate::dice::Dice;
+
+/// How many of each are running. A buyer may come to any.
+pub const ENVIRONMENTS: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Function {
+    Seckill,
+    OrderConsumer,
+    PaymentNotify,
+    TimeoutCheck,
+    Shop,
+    Admin,
+    Availability,
+    Reconcile,
+}
+
+impl Function {
+    pub const ALL: [Self; 8] = [
+        Self::Seckill,
+        Self::OrderConsumer,
+        Self::PaymentNotify,
+        Self::TimeoutCheck,
+        Self::Shop,
+        Self::Admin,
+        Self::Availability,
+        Self::Reconcile,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seckill => "seckill",
+            Self::OrderConsumer => "order-consumer",
+            Self::PaymentNotify => "payment-notify",
+            Self::TimeoutCheck => "timeout-check",
+            Self::Shop => "shop",
+            Self::Admin => "admin",
+            Self::Availability => "availability",
+            Self::Reconcile => "reconcile",
+        }
+    }
+
+    /// How long it may run.
+    pub fn timeout(self) -> Duration {
+        timeout_of(self.name())
+    }
+}
+
+/// A running function.
+pub type Environment = (Function, usize);
+
+/// The functions that are running.
+pub struct Functions {
+    clock: Clock,
+    wire: Wire,
+    config: SdkConfig,
+    store: Store,
+    coverage: Arc<Mutex<Coverage>>,
+    /// How far the clock of each is off, in milliseconds.
+    skews: Vec<i64>,
+    /// The next random bits that a function gets.
+    random: Arc<AtomicU32>,
+    seckill: Vec<Rc<seckill::App>>,
+    consumer: Vec<Rc<order_consumer::App>>,
+    notify: Vec<Rc<payment_notify::App>>,
+    shop: Vec<Rc<shop::App>>,
+}
+
+impl Functions {
+    pub fn new(
+        clock: Clock,
+        wire: Wire,
+        config: SdkConfig,
+        coverage: Arc<Mutex<Coverage>>,
+        apart_ms: u64,
+        dice: &mut Dice,
+    ) -> Self {
+        let skew = |dice: &mut Dice| dice.below(apart_ms as usize + 1) as i64 - apart_ms as i64 / 2;
+        let skews = (0..Function::ALL.len() * ENVIRONMENTS).map(|_| skew(dice)).collect();
+        let mut functions = Self {
+            clock,
+            wire,
+            store: Store::new(&config, names()),
+            config,
+            coverage,
+            skews,
+            random: Arc::default(),
+            seckill: Vec::new(),
+            consumer: Vec::new(),
+            notify: Vec::new(),
+            shop: Vec::new(),
+        };
+        for number in 0..ENVIRONMENTS {
+            functions.seckill.push(Rc::new(functions.new_seckill(number)));
+            functions.consumer.push(Rc::new(functions.new_consumer(number)));
+            functions.notify.push(Rc::new(functions.new_notify(number)));
+            functions.shop.push(Rc::new(functions.new_shop(number)));
+        }
+        functions
+    }
+
+    /// A function's process died: the next request finds one that has just started.
+    pub fn restart(&mut self, (function, number): Environment) {
+        match function {
+            Function::Seckill => self.seckill[number] = Rc::new(self.new_seckill(number)),
+            Function::OrderConsumer => self.consumer[number] = Rc::new(self.new_consumer(number)),
+            Function::PaymentNotify => self.notify[number] = Rc::new(self.new_notify(number)),
+            Function::Shop => self.shop[number] = Rc::new(self.new_shop(number)),
+            // They keep nothing in memory.
+            Function::TimeoutCheck | Function::Admin | Function::Availability | Function::Reconcile => {}
+        }
+    }
+
+    /// The random bits that the next function to ask gets.
+    pub fn set_random(&self, random: u64) {
+        self.random.store((random >> 34) as u32, Ordering::Relaxed);
+    }
+
+    pub fn seckill(&self, number: usize) -> Rc<seckill::App> {
+        self.seckill[number].clone()
+    }
+
+    pub fn consumer(&self, number: usize) -> Rc<order_consumer::App> {
+        self.consumer[number].clone()
+    }
+
+    pub fn notify(&self, number: usize) -> Rc<payment_notify::App> {
+        self.notify[number].clone()
+    }
+
+    pub fn shop(&self, number: usize) -> Rc<shop::App> {
+        self.shop[number].clone()
+    }
+
+    pub fn timeout_check(&self, number: usize) -> timeout_check::App {
+        let clock = self.clock_of((Function::TimeoutCheck, number));
+        let app = timeout_check::App::new(self.store.clone(), providers(&self.config, &self.wire), clock);
+        timeout_check::App { metrics: self.sink(), ..app }
+    }
+
+    pub fn reconcile(&self, number: usize) -> reconcile::App {
+        let clock = self.clock_of((Function::Reconcile, number));
+        let app = reconcile::App::new(self.store.clone(), providers(&self.config, &self.wire), clock);
+        reconcile::App { metrics: self.sink(), ..app }
+    }
+
+    pub fn admin(&self, number: usize) -> admin::App {
+        admin::App::new(self.store.clone(), SALT, self.clock_of((Function::Admin, number)), self.random())
+    }
+
+    pub fn availability(&self) -> availability::App {
+        availability::App::new(self.store.clone())
+    }
+
+    fn new_seckill(&self, number: usize) -> seckill::App {
+        let clock = self.clock_of((Function::Seckill, number));
+        let app = seckill::App::new(self.store.clone(), SALT, clock, self.random());
+        seckill::App { metrics: self.sink(), ..app }
+    }
+
+    fn new_consumer(&self, number: usize) -> order_consumer::App {
+        let app = order_consumer::App::new(self.store.clone(), self.clock_of((Function::OrderConsumer, number)));
+        order_consumer::App { metrics: self.sink(), ..app }
+    }
+
+    fn new_notify(&self, number: usize) -> payment_notify::App {
+        let clock = self.clock_of((Function::PaymentNotify, number));
+        let app = payment_notify::App::new(self.store.clone(), providers(&self.config, &self.wire), clock);
+        payment_notify::App { metrics: self.sink(), ..app }
+    }
+
+    fn new_shop(&self, number: usize) -> shop::App {
+        let clock = self.clock_of((Function::Shop, number));
+        let url = Some("https://shop.example".to_owned());
+        let app = shop::App::new(self.store.clone(), providers(&self.config, &self.wire), SALT, url, clock);
+        shop::App { metrics: self.sink(), ..app }
+    }
+
+    fn clock_of(&self, (function, number): Environment) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+        let place = function as usize * ENVIRONMENTS + number;
+        let (clock, skew_ms) = (self.clock.clone(), self.skews[place]);
+        Arc::new(move || Timestamp::from_millisecond(clock.now_ms() + skew_ms).unwrap())
+    }
+
+    fn random(&self) -> Arc<dyn Fn() -> u32 + Send + Sync> {
+        let random = self.random.clone();
+        Arc::new(move || random.load(Ordering::Relaxed))
+    }
+
+    fn sink(&self) -> Sink {
+        let coverage = self.coverage.clone();
+        Sink::to(move |line| coverage.lock().unwrap().metrics(line))
+    }
+}

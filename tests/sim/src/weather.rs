@@ -1,0 +1,143 @@
+//! What a seed is like. Some kinds of fault are absent and some frequent; so are the deeds, and time is slow or fast: what happens only when
+//! two rare things meet needs runs in which one of them is not rare.
+
+use local_cloud::wire::{Fault, Loss};
+
+use crate::dice::Dice;
+
+/// What can befall a call.
+pub const FAULTS: [Fault; 8] = [
+    Fault::NotApplied(Loss::Io),
+    Fault::AppliedButLost(Loss::Io),
+    Fault::AppliedButServerError,
+    Fault::Throttled,
+    Fault::ServerError,
+    Fault::TransactionConflict,
+    Fault::Late,
+    Fault::Stale,
+];
+
+/// What buyers and the others do, and how often, if the weather does not say otherwise.
+const DEEDS: [(Deed, u32); 15] = [
+    (Deed::Press, 20),
+    (Deed::Look, 4),
+    (Deed::Cancel, 3),
+    (Deed::Pay, 14),
+    (Deed::Refund, 4),
+    (Deed::AtTheProvider, 14),
+    (Deed::Notice, 12),
+    (Deed::Messages, 18),
+    (Deed::Stream, 8),
+    (Deed::Deadline, 6),
+    (Deed::Reconcile, 4),
+    (Deed::Restock, 2),
+    (Deed::Pause, 1),
+    (Deed::Resume, 3),
+    (Deed::CatchUp, 4),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Press,
+    Look,
+    Cancel,
+    Pay,
+    Refund,
+    AtTheProvider,
+    Notice,
+    Messages,
+    Stream,
+    Deadline,
+    Reconcile,
+    Restock,
+    Pause,
+    Resume,
+    CatchUp,
+}
+
+#[derive(Clone, Debug)]
+pub struct Weather {
+    /// How many things happen.
+    pub steps: u64,
+    /// What befalls calls, and how often of a hundred.
+    pub faults: Vec<(Fault, u32)>,
+    /// How often of a hundred steps somebody dies.
+    pub deaths: u32,
+    /// Whether functions are stopped when they have run for as long as the template allows. Otherwise they may hang for ever.
+    pub timeouts: bool,
+    /// How often each thing is done, of the sum of all.
+    deeds: Vec<(Deed, u32)>,
+    /// How far time goes in one step, in milliseconds.
+    pub times: &'static [u64],
+    /// How many of each hundred steps are time passing.
+    pub passing: u32,
+    /// How much the functions' clocks are apart at the most, in milliseconds.
+    pub apart_ms: u64,
+    /// The units of each bucket.
+    pub stocks: &'static [u32],
+    /// How many buyers come: many for the stock, or few who come again and again.
+    pub buyers: usize,
+}
+
+impl Weather {
+    pub fn of(dice: &mut Dice) -> Self {
+        let faults = FAULTS.iter().map(|fault| (*fault, [0, 0, 1, 5][dice.below(4)])).collect();
+        // Nothing is left out for good: a seed in which nobody pays is a seed in which little can go wrong.
+        let deeds = DEEDS.iter().map(|(deed, often)| (*deed, often * [1, 2, 2, 5][dice.below(4)])).collect();
+        const QUICK: &[u64] = &[50, 300, 1_000, 5_000, 7_000, 61_000, 200_000];
+        const SLOW: &[u64] = &[5, 50, 300, 400, 1_000, 2_000, 5_000, 20_000];
+        Self {
+            steps: [100, 200, 300, 500][dice.below(4)],
+            faults,
+            deaths: [0, 1, 2, 5][dice.below(4)],
+            timeouts: dice.chance(50),
+            deeds,
+            times: if dice.chance(50) { QUICK } else { SLOW },
+            passing: [2, 4, 8][dice.below(3)],
+            apart_ms: [0, 2_000, 60_000][dice.below(3)],
+            stocks: &[3, 2, 2],
+            buyers: [20, 20, 24, 40][dice.below(4)],
+        }
+    }
+
+    /// No weather at all: few buyers, and nothing happens by itself.
+    pub fn quiet() -> Self {
+        Self {
+            steps: 0,
+            faults: Vec::new(),
+            deaths: 0,
+            timeouts: false,
+            deeds: Vec::new(),
+            times: &[],
+            passing: 0,
+            apart_ms: 0,
+            stocks: &[2],
+            buyers: 2,
+        }
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.faults.iter().any(|(fault, often)| *fault == Fault::Stale && *often > 0)
+    }
+
+    pub fn deed(&self, dice: &mut Dice) -> Deed {
+        let sum: u32 = self.deeds.iter().map(|(_, often)| often).sum();
+        let mut roll = dice.below(sum as usize) as u32;
+        for (deed, often) in &self.deeds {
+            if roll < *often {
+                return *deed;
+            }
+            roll -= often;
+        }
+        Deed::Press
+    }
+
+    pub fn fault(&self, dice: &mut Dice) -> Fault {
+        for (fault, percent) in &self.faults {
+            if dice.chance(*percent) {
+                return *fault;
+            }
+        }
+        Fault::None
+    }
+}

@@ -1,0 +1,58 @@
+//! Every fault at every call of an order's life, and all pairs of faults.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sim::alone;
+use sim::lives::{BLOWS, Blow, Life, PAIRED, live};
+
+/// Lives every one, on all cores; what was violated, and how many there were.
+fn live_all(lives: Vec<(Life, Vec<(usize, Blow)>)>) -> (usize, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let violations: Mutex<Vec<String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((life, blows)) = lives.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    violations.lock().unwrap().extend(alone(live(*life, blows)).violation);
+                }
+            });
+        }
+    });
+    (lives.len(), violations.into_inner().unwrap())
+}
+
+fn none(what: &str, (count, violations): (usize, Vec<String>)) {
+    println!("{what}: {count} lives, {} violations", violations.len());
+    let first: Vec<&String> = violations.iter().take(3).collect();
+    assert!(violations.is_empty(), "{} of {count}, the first: {first:#?}", violations.len());
+}
+
+#[test]
+fn every_fault_at_every_call() {
+    let mut lives = Vec::new();
+    for life in Life::ALL {
+        let calls = alone(live(life, &[])).calls;
+        assert!(calls > 10, "{life:?} has {calls} calls");
+        lives.extend((0..calls).flat_map(|at| BLOWS.map(|blow| (life, vec![(at, blow)]))));
+    }
+    none("every fault at every call", live_all(lives));
+}
+
+#[test]
+fn all_pairs_of_faults() {
+    let mut pairs = Vec::new();
+    for life in Life::ALL {
+        let calls = alone(live(life, &[])).calls;
+        for first in 0..calls {
+            for one in PAIRED {
+                // What follows the first fault may be longer or shorter than without it.
+                let calls = alone(live(life, &[(first, one)])).calls;
+                let seconds = (first + 1..calls).flat_map(|at| PAIRED.map(|other| (at, other)));
+                pairs.extend(seconds.map(|second| (life, vec![(first, one), second])));
+            }
+        }
+    }
+    none("all pairs of faults", live_all(pairs));
+}
