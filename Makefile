@@ -39,5 +39,7 @@ bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--
 	@cargo build --workspace --bins --profile $(PROFILE)
 	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
 
-sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=1000 runs so many)
-	@cargo nextest run --workspace --no-capture -E 'package(seckill-sim)'
+# A long run pays for compiling everything once more with OPTIMISED=1.
+sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=100000 runs so many, OPTIMISED=1)
+	@cargo nextest run --workspace $(if $(OPTIMISED),--cargo-profile bench-local) --no-capture \
+		-E 'package(seckill-sim)$(if $(SEED)$(SEEDS), and test(no_seed_violates_anything))'

@@ -7,7 +7,7 @@ use flows::gate::FRESH_FOR_MS;
 use flows::purchase::Refusal;
 use flows::set_up::{SetUpError, change, edit};
 use local_cloud::wire::{Fault, Loss};
-use seckill_tests::stepping::at_call;
+use seckill_tests::stepping::{at_call, stopped};
 use seckill_tests::world::{START_MS, World, far, form};
 
 #[tokio::test]
@@ -131,6 +131,22 @@ async fn a_quantity_that_no_bucket_has_is_refused_with_what_there_is() {
     let over = seckill.purchase(&world.asks(&offer, "d", 6, None)).await;
     assert!(matches!(over, Err(Refusal::LimitExceeded { limit: 5 })));
     assert_eq!(world.figures(&offer).await, (0, 10, 0));
+}
+
+#[tokio::test]
+async fn an_unfinished_try_for_more_does_not_make_less_sold_out() {
+    let world = World::new().await;
+    let offer = world.sale(2, 2).await;
+    let seckill = world.environment();
+    let both = world.asks(&offer, "alice", 2, None);
+    assert!(stopped(&world, 4, Fault::Stops, seckill.purchase(&both)).await, "claimed, and not held");
+    world.mend();
+    world.buys(&offer, "bob").await;
+    world.pass(60);
+    let refusal = world.press(&offer, "alice").await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Busy), "one is free: {refusal:?}");
+    world.buys(&offer, "alice").await;
+    assert_eq!(world.figures(&offer).await, (0, 2, 0));
 }
 
 #[tokio::test]

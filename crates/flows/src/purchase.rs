@@ -232,7 +232,12 @@ impl Seckill {
                 ClaimWrite::Refused(_) => return Err(Refusal::Busy),
             }
         }
-        self.hold_and_send(purchase, item, claim, keys).await
+        let is_more = claim.quantity > purchase.quantity;
+        match self.hold_and_send(purchase, item, claim, keys).await {
+            // That there is nothing for a try of more says nothing about what is asked for now. The try is gone: the next press begins anew.
+            Err(Refusal::SoldOut { .. }) if is_more => Err(Refusal::Busy),
+            answer => answer,
+        }
     }
 
     async fn hold_and_send(

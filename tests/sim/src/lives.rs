@@ -1,5 +1,5 @@
 //! The exhaustive part: one order's life, from the press to its end, with every fault at every one of its calls, and with all pairs of the
-//! faults that differ in what they leave behind.
+//! two that a caller cannot tell apart.
 //!
 //! Whoever calls tries again, as its event source or its buyer would, and time passes in between: a message is delivered again, a notice sent
 //! again, a button pressed again. Then comes the calm in which everything must be right.
@@ -39,13 +39,8 @@ pub const BLOWS: [Blow; 9] = [
     Blow::DiesAfter,
 ];
 
-/// Those that differ in what they leave behind: the others are one of these with another error in the caller's hand.
-pub const PAIRED: [Blow; 4] = [
-    Blow::Fault(Fault::NotApplied(Loss::Io)),
-    Blow::Fault(Fault::AppliedButLost(Loss::Io)),
-    Blow::Fault(Fault::Late),
-    Blow::DiesAfter,
-];
+/// Those whose pairs are tried: the call was carried out or it was not, and the caller cannot tell. The others leave the same behind.
+pub const PAIRED: [Blow; 2] = [Blow::Fault(Fault::NotApplied(Loss::Io)), Blow::Fault(Fault::AppliedButLost(Loss::Io))];
 
 /// How a life goes, if nothing befalls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ const DEEDS: [(Deed, u32); 15] = [
     (Deed::Reconcile, 4),
     (Deed::Restock, 2),
     (Deed::Pause, 1),
-    (Deed::Resume, 3),
+    (Deed::Resume, 6),
     (Deed::CatchUp, 4),
 ];
 
@@ -81,13 +81,17 @@ pub struct Weather {
 
 impl Weather {
     pub fn of(dice: &mut Dice) -> Self {
-        let faults = FAULTS.iter().map(|fault| (*fault, [0, 0, 1, 5][dice.below(4)])).collect();
+        let mut faults: Vec<(Fault, u32)> =
+            FAULTS.iter().map(|fault| (*fault, [0, 0, 1, 3][dice.below(4)])).collect();
+        if dice.chance(50) {
+            faults[dice.below(FAULTS.len())].1 = 15;
+        }
         // Nothing is left out for good: a seed in which nobody pays is a seed in which little can go wrong.
-        let deeds = DEEDS.iter().map(|(deed, often)| (*deed, often * [1, 2, 2, 5][dice.below(4)])).collect();
+        let deeds = DEEDS.iter().map(|(deed, often)| (*deed, often * [2, 3, 3, 6][dice.below(4)])).collect();
         const QUICK: &[u64] = &[50, 300, 1_000, 5_000, 7_000, 61_000, 200_000];
         const SLOW: &[u64] = &[5, 50, 300, 400, 1_000, 2_000, 5_000, 20_000];
         Self {
-            steps: [100, 200, 300, 500][dice.below(4)],
+            steps: [100, 300, 400, 600][dice.below(4)],
             faults,
             deaths: [0, 1, 2, 5][dice.below(4)],
             timeouts: dice.chance(50),

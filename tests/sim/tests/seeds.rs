@@ -15,6 +15,35 @@ const SEEDS: u64 = 1_000;
 /// Seeds that fail, after which the others are not waited for.
 const ENOUGH: usize = 3;
 
+/// Every place that so many seeds must come to, or they prove nothing about it: a kind of fault or of delivery, an answer, a repair, an end.
+const PLACES: &str = "
+    fault NotApplied(Io)            fault AppliedButLost(Io)        fault AppliedButServerError     fault Throttled
+    fault ServerError               fault TransactionConflict       fault Late                      fault Stale
+    dies                            times out
+    payment Paid                    payment PaidLate                payment Failed                  payment ToldAgain
+    delivery Once                   delivery Twice                  delivery NotDeleted             delivery Lost
+    delivery of a newer version
+    deadline Due                    deadline Early                  deadline Twice                  deadline Never
+    metric PurchaseAccepted         metric PurchaseUnsent           metric PurchaseRefused SOLD_OUT
+    metric PurchaseRefused DUPLICATE_ORDER                          metric PurchaseRefused IDEMPOTENCY_MISMATCH
+    metric PurchaseRefused PAUSED   metric PurchaseRefused UNAVAILABLE
+    metric OrdersPlaced             metric DeadLetters              metric Timeouts
+    metric OrdersClosed CANCELLED   metric OrdersClosed TIMED_OUT   metric OrdersClosed PAYMENT_FAILED
+    metric PaymentsSettled alipay   metric PaymentsSettled wechat   metric PaymentsSettled wechat-v2
+    metric PaymentsSettled stripe   metric PaymentsSettled points
+    metric Refunds                  metric RefundsOpen              metric ReconcileErrors
+    metric ReconcileRepairs SENT_AGAIN                              metric ReconcileRepairs CLOSED
+    metric ReconcileRepairs FINISHED                                metric ReconcileRepairs CONFIRMED
+    metric ReconcileRepairs RELEASED                                metric ReconcileRepairs REFUNDED
+    metric ReconcileRepairs SETTLED                                 metric ReconcileRepairs LAID_OUT
+    metric ReconcileRepairs PAGES_MENDED
+    end CLOSED                      end PAID                        end REFUNDED                    end STOCK#REVIVE
+";
+
+fn places() -> impl Iterator<Item = &'static str> {
+    PLACES.split("  ").flat_map(str::lines).map(str::trim).filter(|place| !place.is_empty())
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
@@ -101,6 +130,10 @@ fn no_seed_violates_anything() {
         println!("{kind}: {}", reached.join(", "));
     }
     assert!(text.is_empty(), "{text}");
+    if total.done >= SEEDS {
+        let missed: Vec<&str> = places().filter(|place| count(place) == 0).collect();
+        assert!(missed.is_empty(), "{} seeds never came to: {missed:?}", total.done);
+    }
 }
 
 #[test]
