@@ -1,6 +1,6 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive dead-letters sim
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters sim sim-teeth
 
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,3 +43,7 @@ bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--
 sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=100000 runs so many, OPTIMISED=1)
 	@cargo nextest run --workspace $(if $(OPTIMISED),--cargo-profile bench-local) --no-capture \
 		-E 'package(seckill-sim)$(if $(SEED)$(SEEDS), and test(no_seed_violates_anything))'
+
+sim-teeth: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)
+	@cargo build --workspace --bins --quiet
+	@target/debug/sim-teeth

@@ -61,15 +61,15 @@ struct AccountRow {
 }
 
 /// A row as `T`, from DynamoDB's JSON.
-pub fn read_row<T: DeserializeOwned>(json: &str) -> T {
+pub fn try_row<T: DeserializeOwned>(json: &str) -> Result<T, serde_dynamo::Error> {
     let row: HashMap<String, serde_dynamo::AttributeValue> = serde_json::from_str(json).unwrap();
-    serde_dynamo::from_item(row).unwrap_or_else(|error| panic!("{error}: {json}"))
+    serde_dynamo::from_item(row)
 }
 
 impl World {
     /// Everything in a table.
     pub async fn rows<T: DeserializeOwned>(&self, table: &str) -> Vec<T> {
-        self.cloud.dynamodb.rows(table).await.unwrap().values().map(|json| read_row(json)).collect()
+        self.cloud.dynamodb.rows(table).await.unwrap().values().map(|json| try_row(json).unwrap()).collect()
     }
 
     pub async fn books(&self, offer: &Offer) -> Books {

@@ -49,6 +49,7 @@ impl Sim {
                 self.start(id, (Function::Reconcile, environment), life)
             }
             Act::Restock { quantity, key } => {
+                self.restocks.insert(key.clone());
                 let path = format!("/admin/sales/{}/items/{}/restock", self.offer.sale, self.offer.item);
                 self.operate(id, "restock", &path, Some(key), Some(json!({"quantity": quantity})))
             }

@@ -25,6 +25,7 @@ impl Sim {
         let mut last = None;
         for pause_s in ROUNDS {
             self.observer.pass(pause_s);
+            let late = self.wire.late();
             let found = self.observer.reconcile().await;
             let arrived = self.observer.consume().await
                 + self.observer.deadlines().await
@@ -32,7 +33,9 @@ impl Sim {
                 + self.observer.notices().await;
             self.observer.settle_down().await;
             self.watch.check(&self.observer, &all).await?;
-            let is_quiet = found.found_nothing() && found.refunds_open == 0 && arrived == 0;
+            let is_quiet = found.found_nothing() && found.refunds_open == 0 && arrived == 0 && late == 0;
+            // Some calls wander until everything that they were about has been put right without them.
+            self.late_calls_arrive(0).await?;
             last = (!is_quiet).then_some(found);
             if is_quiet {
                 break;
@@ -57,7 +60,11 @@ impl Sim {
                 None => patience -= 1,
             }
         }
-        while self.wire.late() > 0 {
+        self.late_calls_arrive(self.wire.late() / 2).await
+    }
+
+    async fn late_calls_arrive(&mut self, left: usize) -> Result<(), String> {
+        while self.wire.late() > left {
             self.arrives(0).await?;
         }
         act(0);
@@ -75,7 +82,12 @@ impl Sim {
         self.observer.books_agree(&self.offer, &ended).await?;
         self.points_agree(&books)?;
         self.claims_agree(&books)?;
+        movements_are_known(&books)?;
         let total = u32::try_from(self.observer.item(&self.offer).await.layout.total()).unwrap();
+        let stocked = self.weather.stocks.iter().sum::<u32>() + u32::try_from(self.restocks.len()).unwrap();
+        if total > stocked {
+            return Err(format!("there are {total} units, and {stocked} were delivered"));
+        }
         let paid = books.orders.values().filter(|order| order.status == Status::Paid);
         let sold: u32 = paid.map(|order| order.quantity).sum();
         let figures = self.observer.figures(&self.offer).await;
@@ -129,6 +141,25 @@ impl Sim {
         }
         Ok(())
     }
+}
+
+/// Whatever happened to an order's units is in the ledger: they were taken, and then they came back or were sold.
+fn movements_are_known(books: &Books) -> Result<(), String> {
+    for order in books.orders.values() {
+        let known = books.ledger.get(order.id.as_str()).map_or(&[][..], Vec::as_slice);
+        let after: &[&str] = match order.status {
+            Status::Closed => &["STOCK#ROLLBACK"],
+            Status::Paid => &["STOCK#CONFIRM", "STOCK#REVIVE"],
+            // Units that were not counted as sold when the money went back are simply released.
+            Status::Refunded => &["STOCK#REFUND", "STOCK#ROLLBACK"],
+            Status::PendingPayment | Status::Refunding | Status::Failed => continue,
+        };
+        let is_known = |movement: &&str| known.iter().any(|entry| entry == movement);
+        if !is_known(&"STOCK#DEDUCT") || !after.iter().any(|movement| is_known(movement)) {
+            return Err(format!("order {} is {}, and the ledger has {known:?}", order.id, order.status.as_str()));
+        }
+    }
+    Ok(())
 }
 
 fn tables() -> Vec<String> {

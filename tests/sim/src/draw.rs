@@ -1,5 +1,6 @@
 //! What happens next, drawn from the dice: mostly a call that somebody waits with, otherwise something new.
 
+use domain::order::{Order, Status};
 use domain::payment::Method;
 
 use crate::choice::{Act, Back, Choice, Delivery, Firing, Paying};
@@ -23,7 +24,7 @@ impl Sim {
             let which = self.dice.below(self.actors.len());
             return Choice::Dies { actor: self.actors[which].id };
         }
-        if self.wire.late() > 0 && self.dice.chance(10) {
+        if self.wire.late() > 0 && self.dice.chance(4) {
             return Choice::Arrives { which: self.dice.below(8) };
         }
         match self.actors.len() {
@@ -63,11 +64,11 @@ impl Sim {
                 Act::Cancel { buyer, back }
             }
             Deed::Refund => {
-                let (buyer, back) = self.some_order();
+                let (buyer, back) = self.order_that(|order| order.status == Status::Paid);
                 Act::Refund { buyer, back }
             }
             Deed::Pay => {
-                let (buyer, back) = self.some_order();
+                let (buyer, back) = self.order_that(|order| order.status == Status::PendingPayment);
                 let method = Method::ALL[self.dice.below(Method::ALL.len())];
                 let points = if method != Method::Points && self.dice.chance(25) { 40 } else { 0 };
                 Act::Pay { buyer, back, method, points }
@@ -119,17 +120,34 @@ impl Sim {
         (buyer.unwrap_or(0), usize::from(self.dice.chance(10)))
     }
 
+    /// An order like this, mostly: most orders are not, and nothing comes of asking for it.
+    fn order_that(&mut self, is_like_this: impl Fn(&Order) -> bool) -> (usize, Back) {
+        let like_this: Vec<(usize, Back)> =
+            self.watch.orders().filter(|order| is_like_this(order)).filter_map(|order| self.place_of(order)).collect();
+        match like_this.get(self.dice.below(like_this.len())) {
+            Some(place) if self.dice.chance(80) => *place,
+            _ => self.some_order(),
+        }
+    }
+
+    /// Whose order it is, and which of theirs, if it was accepted.
+    fn place_of(&self, order: &Order) -> Option<(usize, Back)> {
+        let mut buyers = self.orders.iter();
+        buyers.find_map(|(buyer, orders)| Some((*buyer, orders.iter().rev().position(|id| *id == order.id)?)))
+    }
+
     fn draw_payment(&mut self) -> Act {
-        let paying: Vec<usize> =
-            self.lately.iter().rev().filter(|buyer| self.payments.contains_key(buyer)).copied().collect();
-        let latest = if self.dice.chance(80) { 4 } else { paying.len() };
-        let buyer = paying.get(self.dice.below(latest.min(paying.len()))).copied().unwrap_or(0);
+        let (mut buyer, _) = self.order_that(|order| order.payment.is_some());
+        if !self.payments.contains_key(&buyer) {
+            let which = self.dice.below(self.payments.len());
+            buyer = self.payments.keys().nth(which).copied().unwrap_or(0);
+        }
         let what = match self.dice.below(12) {
             0 => Paying::Failed,
-            1..3 => Paying::PaidLate,
-            3 => Paying::ToldAgain,
+            1 => Paying::ToldAgain,
+            2..6 => Paying::PaidLate,
             _ => Paying::Paid,
         };
-        Act::AtTheProvider { buyer, back: usize::from(self.dice.chance(15)), what }
+        Act::AtTheProvider { buyer, back: usize::from(self.dice.chance(25)), what }
     }
 }

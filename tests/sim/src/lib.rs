@@ -24,6 +24,7 @@ pub mod functions;
 pub mod lives;
 pub mod run;
 pub mod shrink;
+pub mod teeth;
 pub mod weather;
 
 /// Runs one thing to its end on a runtime of its own. Unconstrained: a run is one long poll, and tokio would stop serving it after a while to be

@@ -1,6 +1,6 @@
 //! One run: a stormy part in which anything may happen, then a calm in which everything must come right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -64,6 +64,8 @@ pub struct Sim {
     pub(crate) payments: BTreeMap<usize, Vec<Payment>>,
     pub(crate) lately: Vec<usize>,
     answers: BTreeMap<(usize, String), OrderId>,
+    /// Restocks that were asked for, by their keys: each is one unit.
+    pub(crate) restocks: BTreeSet<String>,
     pub(crate) watch: Watch,
     history: Vec<String>,
     pub(crate) coverage: Arc<Mutex<Coverage>>,
@@ -152,6 +154,7 @@ impl Sim {
             payments: BTreeMap::new(),
             lately: Vec::new(),
             answers: BTreeMap::new(),
+            restocks: BTreeSet::new(),
             watch,
             history: Vec::new(),
             coverage,

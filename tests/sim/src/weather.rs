@@ -81,8 +81,7 @@ pub struct Weather {
 
 impl Weather {
     pub fn of(dice: &mut Dice) -> Self {
-        let mut faults: Vec<(Fault, u32)> =
-            FAULTS.iter().map(|fault| (*fault, [0, 0, 1, 3][dice.below(4)])).collect();
+        let mut faults: Vec<(Fault, u32)> = FAULTS.iter().map(|fault| (*fault, [0, 0, 1, 3][dice.below(4)])).collect();
         if dice.chance(50) {
             faults[dice.below(FAULTS.len())].1 = 15;
         }

@@ -145,3 +145,16 @@ fn a_replay_gives_the_same_history() {
     let replayed = alone(sim::run::replay(seed, &drawn.steps));
     assert_eq!(drawn.history, replayed.history);
 }
+
+#[test]
+fn every_bug_can_still_be_planted() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let bugs = sim::teeth::bugs();
+    assert!(bugs.len() > 20, "{}", bugs.len());
+    let planted = sim::teeth::plant(&bugs, |file| std::fs::read_to_string(root.join(file)).unwrap_or_default());
+    let planted = planted.unwrap_or_else(|error| panic!("{error}"));
+    for bug in bugs.iter().filter(|bug| bug.name != sim::teeth::SWITCH) {
+        let switch = format!("\"{}\"", bug.name);
+        assert!(planted.values().any(|text| text.contains(&switch)), "{} has no switch", bug.name);
+    }
+}
