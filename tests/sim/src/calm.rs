@@ -24,7 +24,7 @@ impl Sim {
         let all = tables();
         let mut last = None;
         for pause_s in ROUNDS {
-            self.observer.pass(pause_s);
+            self.observer.pass(pause_s.max(self.until_the_next_notice().await));
             let late = self.wire.late();
             let found = self.observer.reconcile().await;
             let arrived = self.observer.consume().await
@@ -33,7 +33,11 @@ impl Sim {
                 + self.observer.notices().await;
             self.observer.settle_down().await;
             self.watch.check(&self.observer, &all).await?;
-            let is_quiet = found.found_nothing() && found.refunds_open == 0 && arrived == 0 && late == 0;
+            let is_quiet = found.found_nothing()
+                && found.refunds_open == 0
+                && arrived == 0
+                && late == 0
+                && self.until_the_next_notice().await == 0;
             // Some calls wander until everything that they were about has been put right without them.
             self.late_calls_arrive(0).await?;
             last = (!is_quiet).then_some(found);
@@ -45,6 +49,12 @@ impl Sim {
             Some(found) => Err(format!("reconcile finds something again and again: {found:?}")),
             None => self.everything_came_right().await,
         }
+    }
+
+    /// Seconds until a provider sends its next notice; 0 if it has none.
+    async fn until_the_next_notice(&self) -> u64 {
+        let next_ms = self.observer.cloud.sandbox.next_notice_ms().await.unwrap();
+        next_ms.map_or(0, |at_ms| u64::try_from((at_ms - self.observer.clock.now_ms()) / 1_000).unwrap_or(0) + 1)
     }
 
     async fn everybody_finishes(&mut self) -> Result<(), String> {
