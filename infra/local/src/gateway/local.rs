@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 
 use super::issuer::TokenRequest;
 use super::{Inner, answer, event, home, issuer};
+use crate::invoke::{FunctionError, Outcome};
 use crate::template::model::JwtAuthorizer;
 
 /// How long a token is good unless its request says otherwise.
 const TOKEN_SECONDS: i64 = 12 * 60 * 60;
 /// The longest that may be asked for: 30 days, enough for any trial.
 const MAX_TOKEN_SECONDS: i64 = 30 * 24 * 60 * 60;
+/// Runs the function whose name follows.
+const INVOKE: &str = "/_local/invoke/";
 /// Bodies of `/_local` are a few words.
 pub(super) const MAX_LOCAL_BODY_BYTES: usize = 64 * 1024;
 
@@ -53,9 +56,38 @@ impl Inner {
                 Ok(token) => answer::json(StatusCode::OK, &json!({ "token": token })),
                 Err(problem) => answer::message(StatusCode::BAD_REQUEST, &problem),
             },
+            ("POST", path) if path.starts_with(INVOKE) => {
+                self.invoke(path.strip_prefix(INVOKE).unwrap_or_default(), body).await
+            }
             _ => answer::message(
                 StatusCode::NOT_FOUND,
-                "Not Found: there are GET /_local/health, GET /_local/stack and POST /_local/token",
+                "Not Found: there are GET /_local/health, GET /_local/stack, POST /_local/token and POST /_local/invoke/{function}",
+            ),
+        }
+    }
+
+    /// Runs a function on the body, or on an empty event, and answers with what it answers: reconcile need not wait for its minute.
+    async fn invoke(&self, name: &str, body: &Bytes) -> Response<Bytes> {
+        let Some(function) = self.stack.functions.iter().find(|function| function.is_called(name)) else {
+            let known: Vec<&str> = self.stack.functions.iter().map(|function| function.binary.as_str()).collect();
+            let message = format!("there is no function {name}: say one of {}", known.join(", "));
+            return answer::message(StatusCode::NOT_FOUND, &message);
+        };
+        let event = if body.is_empty() { Bytes::from_static(b"{}") } else { body.clone() };
+        match (self.invoker)(function.name.clone(), event).await {
+            Outcome::Answered(payload) => {
+                let mut response = Response::new(payload);
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(header::CONTENT_TYPE, json);
+                response
+            }
+            Outcome::Failed(FunctionError { error_type, message }) => {
+                let error = json!({ "errorType": error_type, "errorMessage": message });
+                answer::json(StatusCode::BAD_GATEWAY, &error)
+            }
+            Outcome::Throttled => answer::message(
+                StatusCode::TOO_MANY_REQUESTS,
+                "every environment of the function is busy: try again in a moment",
             ),
         }
     }

@@ -112,6 +112,7 @@ struct Inner {
     web: Option<PathBuf>,
     live: LiveReport,
     sandbox: Option<Sandbox>,
+    invoker: Invoker,
 }
 
 impl Gateway {
@@ -179,9 +180,10 @@ impl Inner {
             api,
         });
         let websocket = stack.websocket_api.clone().map(|api| {
+            let invoker = Arc::clone(&invoker);
             Arc::new(WebSocketGateway::new(api, invoker, connections.clone(), clock.clone(), ids, stopping))
         });
-        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, sandbox }))
+        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, sandbox, invoker }))
     }
 
     async fn respond(&self, request: Request<Body>, peer: SocketAddr) -> axum::response::Response {

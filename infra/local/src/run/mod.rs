@@ -31,7 +31,7 @@ use crate::host::{AccessKey, Host, HostConfig, HostLimits};
 use crate::iam::{self, Denied, Policies};
 use crate::invoke::Invoker;
 use crate::sandbox::{self, Delivery};
-use crate::sources::{RunningSources, Sources};
+use crate::sources::{RunningSources, Sources, asynchronous};
 use crate::template;
 use crate::template::model::Stack;
 
@@ -213,9 +213,7 @@ async fn listen(port: u16) -> Result<TcpListener, StartError> {
 
 /// The names of the functions that somebody means by a name.
 fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError> {
-    let meant = |function: &&template::model::Function| {
-        name == "all" || [&function.name, &function.logical_id, &function.binary].into_iter().any(|known| known == name)
-    };
+    let meant = |function: &&template::model::Function| name == "all" || function.is_called(name);
     let found: Vec<String> = stack.functions.iter().filter(meant).map(|function| function.name.clone()).collect();
     if found.is_empty() {
         let known: Vec<&str> = stack.functions.iter().map(|function| function.binary.as_str()).collect();
@@ -269,7 +267,7 @@ fn web_directory(template: &Path) -> Option<PathBuf> {
     web.is_dir().then_some(web)
 }
 
-/// The depth of every queue, and each function's counters.
+/// The depth of every queue, accepted events that have not been dealt with, and each function's counters.
 fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: String) -> LiveReport {
     let (cloud, stack, host) = (cloud.clone(), Arc::clone(stack), Arc::clone(host));
     Arc::new(move || {
@@ -278,18 +276,29 @@ fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: S
         Box::pin(async move {
             let mut queues = Map::new();
             for queue in &stack.queues {
-                let counts = match cloud.sqs.counts(&queue.name).await {
-                    Ok(counts) => {
-                        json!({ "visible": counts.visible, "inFlight": counts.in_flight, "delayed": counts.delayed })
-                    }
-                    Err(error) => json!({ "error": error.to_string() }),
-                };
-                queues.insert(queue.name.clone(), counts);
+                queues.insert(queue.name.clone(), depth(&cloud, &queue.name).await);
             }
-            let functions = function_counters(&stack, &host);
-            json!({ "endpoint": endpoint, "outputs": stack.outputs, "queues": queues, "functions": functions })
+            let mut asynchronous = Map::new();
+            for function in &stack.functions {
+                let events = depth(&cloud, &asynchronous::queue_of(&function.name)).await;
+                asynchronous.insert(function.name.clone(), events);
+            }
+            json!({
+                "endpoint": endpoint,
+                "outputs": stack.outputs,
+                "queues": queues,
+                "asynchronous": asynchronous,
+                "functions": function_counters(&stack, &host),
+            })
         })
     })
+}
+
+async fn depth(cloud: &Cloud, queue: &str) -> Value {
+    match cloud.sqs.counts(queue).await {
+        Ok(counts) => json!({ "visible": counts.visible, "inFlight": counts.in_flight, "delayed": counts.delayed }),
+        Err(error) => json!({ "error": error.to_string() }),
+    }
 }
 
 fn function_counters(stack: &Stack, host: &SharedHost) -> Map<String, Value> {

@@ -294,7 +294,7 @@ impl Progress {
 }
 
 /// The queue that keeps a function's events.
-fn queue_of(function: &str) -> String {
+pub(crate) fn queue_of(function: &str) -> String {
     format!("_lambda-async-{function}")
 }
 

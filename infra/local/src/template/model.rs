@@ -58,6 +58,13 @@ pub struct Function {
     pub asynchronous: AsyncConfig,
 }
 
+impl Function {
+    /// Whether somebody may mean this function by a name: its own, its logical id, or its binary's.
+    pub fn is_called(&self, name: &str) -> bool {
+        [&self.name, &self.logical_id, &self.binary].into_iter().any(|known| known == name)
+    }
+}
+
 /// `EventInvokeConfig` and `DeadLetterQueue`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AsyncConfig {

@@ -169,6 +169,28 @@ async fn a_request_goes_through_a_process_to_a_table_under_the_functions_own_per
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_person_runs_a_function_and_sees_what_it_answers() {
+    let site = Site::new();
+    let cloud = LocalCloud::start(&site.options()).await.unwrap();
+    let url = cloud.base_url();
+    let connect = r#"{"requestContext": {"routeKey": "$connect"}}"#;
+    for name in ["shop", "ShopFunction", "seckill-ShopFunction"] {
+        let (status, answer) = call("POST", &format!("{url}/_local/invoke/{name}"), &[], connect).await;
+        assert_eq!((status, json_of(&answer)), (200, json!({"statusCode": 200})), "{name}");
+    }
+    let (status, failed) = call("POST", &format!("{url}/_local/invoke/shop"), &[], "no JSON").await;
+    assert_eq!(status, 502);
+    assert!(json_of(&failed)["errorMessage"].is_string(), "{failed}");
+    let (status, unknown) = call("POST", &format!("{url}/_local/invoke/nobody"), &[], "").await;
+    assert_eq!(status, 404);
+    says(&unknown, &["no function nobody", "shop"]);
+    let (_, stack) = call("GET", &format!("{url}/_local/stack"), &[], "").await;
+    let waiting = &json_of(&stack)["live"]["asynchronous"]["seckill-ShopFunction"];
+    assert_eq!(*waiting, json!({"visible": 0, "inFlight": 0, "delayed": 0}));
+    cloud.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_function_posts_to_a_websocket() {
     let site = Site::new();
     let cloud = LocalCloud::start(&site.options()).await.unwrap();
