@@ -1,6 +1,8 @@
 //! shop and admin at the door: pay, refund, points, and the page that a browser comes back to.
 
 use ::payments::Kind;
+use domain::claim::{Claim, ClaimState};
+use domain::ids::OrderId;
 use domain::order::Status;
 use domain::payment::Method;
 use local_cloud::sandbox::Mood;
@@ -8,6 +10,7 @@ use seckill_tests::knock::Answer;
 use seckill_tests::till::PROVIDERS;
 use seckill_tests::world::World;
 use serde_json::{Value, json};
+use store::{ClaimWrite, NewClaim};
 
 use crate::door::{Door, at_the_door, payment_secret};
 
@@ -80,6 +83,33 @@ async fn what_cannot_be_paid_is_refused_with_what_to_do() {
     is(&refused, 400, "INVALID");
     assert_eq!(refused.json()["errors"][0]["field"], "method");
     assert!(refused.text.contains("use one of points"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_press_that_died_before_it_held_anything_is_not_shown_as_accepted_for_ever() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let door = Door::of(&world);
+    let asked = world.asks(&offer, "ann", 1, None);
+    let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
+    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held };
+    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: None, expires: asked.now };
+    assert_eq!(world.store.claim(&new).await.unwrap().0, ClaimWrite::Done);
+    let shown = async || {
+        let one = door.ask(Some("ann"), "GET", &format!("/orders/{order}"), None).await;
+        let listed = door.ask(Some("ann"), "GET", "/orders", None).await.json()["orders"].as_array().unwrap().len();
+        (one.status, one.json()["status"].as_str().unwrap_or_default().to_owned(), listed)
+    };
+    assert_eq!(shown().await, (200, "QUEUED".to_owned(), 1), "perhaps it is just being made");
+    world.pass(7);
+    assert_eq!(shown().await.2, 0);
+    is(&door.ask(Some("ann"), "GET", &format!("/orders/{order}"), None).await, 404, "UNKNOWN_ORDER");
+    // The buyer presses again, and the same purchase is made. From then on it is shown, however long its message takes.
+    assert_eq!(world.press(&offer, "ann").await.unwrap().order, order);
+    world.pass(600);
+    assert_eq!(shown().await, (200, "QUEUED".to_owned(), 1));
+    world.consume().await;
+    assert_eq!(shown().await, (200, "PENDING_PAYMENT".to_owned(), 1));
 }
 
 #[tokio::test]

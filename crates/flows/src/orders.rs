@@ -1,12 +1,14 @@
 //! What a buyer sees of their own orders.
 
 use domain::Timestamp;
+use domain::claim::{ABANDONED_AFTER, Claim, ClaimState};
 use domain::ids::{BuyerKey, Offer, OrderId};
 use domain::money::{Currency, amount};
 use domain::order::Order;
 use store::{Store, StoreError};
 
 use crate::sales::Sales;
+use crate::stock;
 
 /// Orders in a list: the newest. A buyer with more has them all in the shop's own books.
 const LISTED: u16 = 100;
@@ -84,19 +86,32 @@ pub async fn orders(
     Ok(views)
 }
 
+/// Purchases of a buyer's that will become orders.
 async fn queued(store: &Store, sales: &Sales, buyer: &BuyerKey, now: Timestamp) -> Result<Vec<Queued>, StoreError> {
     let mut queued = Vec::new();
     for (sale, claims) in store.claims_of(buyer).await? {
         let found = sales.get(store, &sale, now).await?;
         for (item, claim) in claims.claims {
-            let known = found.as_ref().and_then(|found| found.items.get(&item));
+            let offer = Offer { sale: sale.clone(), item };
+            if is_left(store, &offer, &claim, now).await? {
+                continue;
+            }
+            let item = &offer.item;
+            let known = found.as_ref().and_then(|found| found.items.get(item));
             queued.push(Queued {
                 id: claim.order,
                 quantity: claim.quantity,
                 item: known.map(|item| (item.name.clone(), amount(item.price, claim.quantity), item.currency.clone())),
-                offer: Offer { sale: sale.clone(), item },
+                offer,
             });
         }
     }
     Ok(queued)
+}
+
+/// Whether a claim was left by a press that died before it held anything: it will not become an order, unless its buyer presses again.
+/// To show it as accepted would keep the buyer from that.
+async fn is_left(store: &Store, offer: &Offer, claim: &Claim, now: Timestamp) -> Result<bool, StoreError> {
+    let is_old = now.duration_since(claim.order.pressed_at()) > ABANDONED_AFTER;
+    Ok(claim.state == ClaimState::Held && is_old && !stock::is_held(store, offer, claim).await?)
 }

@@ -24,6 +24,7 @@ use store::{ClaimWrite, Hold, NewClaim, Store, StoreError};
 use crate::gate::{Gate, Pick};
 use crate::limits::Limits;
 use crate::sales::Sales;
+use crate::stock;
 
 /// Buckets tried for one press. At the very end of a sale many are found empty; past this, another press is fairer to the others.
 const BUCKETS_TRIED: u32 = 12;
@@ -201,19 +202,15 @@ impl Seckill {
         match claims.standing(&press(purchase)) {
             Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
             // A try that was left unfinished is finished; but a sale that does not sell now gives it no new units.
-            Standing::GoOn(claim) if known && (sold_out || self.is_held(&purchase.offer, &claim).await?) => {
+            Standing::GoOn(claim)
+                if known && (sold_out || stock::is_held(&self.store, &purchase.offer, &claim).await?) =>
+            {
                 self.go_on(purchase, item, claim, &claims).await
             }
             Standing::Mismatch => Err(Refusal::Mismatch),
             Standing::Duplicate(order) if sold_out => Err(Refusal::Duplicate(order)),
             Standing::GoOn(_) | Standing::Duplicate(_) | Standing::Free => Err(refusal),
         }
-    }
-
-    /// Whether a claim's units are held already.
-    async fn is_held(&self, offer: &Offer, claim: &Claim) -> Result<bool, StoreError> {
-        let bucket = self.store.buckets(offer, [claim.bucket]).await?.pop();
-        Ok(bucket.is_some_and(|(_, bucket)| bucket.holders.contains_key(&claim.order)))
     }
 
     /// Goes on with an unfinished try of this buyer's. Its quantity stays: its stock may be held already.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use domain::Timestamp;
 use domain::bucket::{BucketNo, MAX_SEGMENTS, MAX_STOCK, Segment};
+use domain::claim::Claim;
 use domain::ids::{IdempotencyKey, Offer, SaleId};
 use domain::sale::{Item, Sale, SaleChange, SaleState, SaleWithItems};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -115,4 +116,10 @@ pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: I
 
 fn offer(sale: &Sale, item: &Item) -> Offer {
     Offer { sale: sale.id.clone(), item: item.id.clone() }
+}
+
+/// Whether a claim's units are held where it says.
+pub(crate) async fn is_held(store: &Store, offer: &Offer, claim: &Claim) -> Result<bool, StoreError> {
+    let bucket = store.buckets(offer, [claim.bucket]).await?.pop();
+    Ok(bucket.is_some_and(|(_, bucket)| bucket.holders.contains_key(&claim.order)))
 }
