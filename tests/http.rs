@@ -1,4 +1,4 @@
-//! A small HTTP client for the tests.
+//! A small HTTP client for tests and measurements.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -23,6 +23,9 @@ impl Answer {
     }
 }
 
+/// Why there is no answer: no connection, or one that broke off.
+pub type NoAnswer = Box<dyn std::error::Error + Send + Sync>;
+
 /// A client of the API at one base URL.
 #[derive(Clone, Debug)]
 pub struct Api {
@@ -35,8 +38,19 @@ impl Api {
         Self { client: Client::builder(TokioExecutor::new()).build_http(), base_url }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request as it is. Whoever asks expects an answer.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+        self.try_send(method, path, headers, body).await.unwrap()
+    }
+
+    /// Sends a request as it is, to somebody who may be gone.
+    pub async fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, NoAnswer> {
         let mut request = Request::builder()
             .method(method.parse::<Method>().unwrap())
             .uri(format!("{}{path}", self.base_url))
@@ -44,12 +58,12 @@ impl Api {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.client.request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
+        let response = self.client.request(request.body(Full::new(body.into())).unwrap()).await?;
         let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
+        let bytes = body.collect().await?.to_bytes();
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
     /// A token of the local issuer.
@@ -61,7 +75,7 @@ impl Api {
 
     /// Somebody who sends requests with their token.
     pub async fn user(&self, sub: &str, scope: &str) -> User {
-        User { authorization: format!("Bearer {}", self.token(sub, scope).await), api: self.clone() }
+        User::new(self, &self.token(sub, scope).await)
     }
 }
 
@@ -73,6 +87,10 @@ pub struct User {
 }
 
 impl User {
+    pub fn new(api: &Api, token: &str) -> Self {
+        Self { authorization: format!("Bearer {token}"), api: api.clone() }
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.api.send("GET", path, &[("authorization", &self.authorization)], "").await
     }
@@ -86,8 +104,50 @@ impl User {
     }
 
     pub async fn with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
+        self.try_with(method, path, headers, body).await.unwrap()
+    }
+
+    /// The same, to somebody who may be gone.
+    pub async fn try_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, NoAnswer> {
         let mut all = vec![("authorization", self.authorization.as_str())];
         all.extend(headers);
-        self.api.send(method, path, &all, body).await
+        self.api.try_send(method, path, &all, body).await
     }
+
+    /// Creates a sale as an operator and lays out its stock; gives its id.
+    pub async fn open_sale(&self, form: &Value) -> Result<String, String> {
+        let created = self.post("/admin/sales", form).await;
+        let sale = created.body["saleId"].as_str().ok_or_else(|| format!("no sale was made: {created:?}"))?;
+        let preheated = self.post(&format!("/admin/sales/{sale}/preheat"), &json!({})).await;
+        match preheated.body["status"].as_str() {
+            Some("OPEN") => Ok(sale.to_owned()),
+            _ => Err(format!("the sale did not open: {preheated:?}")),
+        }
+    }
+}
+
+/// A sale of one item, `phone`, that began an hour ago and goes on for a day.
+pub fn sale_form(now: jiff::Timestamp, stock: u32, limit: u32, payment_window_s: u32) -> Value {
+    let hour = jiff::SignedDuration::from_hours(1);
+    json!({
+        "name": "11.11",
+        "startsAt": now.saturating_sub(hour).unwrap().to_string(),
+        "endsAt": now.saturating_add(hour * 24).unwrap().to_string(),
+        "paymentWindowSeconds": payment_window_s,
+        "items": [{
+            "itemId": "phone",
+            "name": "Phone",
+            "price": 69_900,
+            "originalPrice": 99_900,
+            "currency": "CNY",
+            "stock": stock,
+            "limitPerBuyer": limit,
+        }],
+    })
 }

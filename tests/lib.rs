@@ -10,8 +10,10 @@
 )]
 
 pub mod books;
+pub mod dice;
 pub mod http;
 pub mod knock;
+pub mod progress;
 pub mod stepping;
 pub mod till;
 pub mod turns;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use local_cloud::run::{LocalCloud, Options};
-use seckill_tests::http::{Answer, Api, User};
+use seckill_tests::http::{Answer, Api, User, sale_form};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -79,23 +79,7 @@ impl Shop {
 /// A sale that began an hour ago and goes on for a day.
 #[expect(clippy::disallowed_methods, reason = "the deployed binaries go by the wall clock, so the sale must too")]
 pub(crate) fn sale(stock: u32, limit: u32, payment_window_s: u32) -> Value {
-    let now = jiff::Timestamp::now();
-    let hour = jiff::SignedDuration::from_hours(1);
-    json!({
-        "name": "11.11",
-        "startsAt": now.saturating_sub(hour).unwrap().to_string(),
-        "endsAt": now.saturating_add(hour * 24).unwrap().to_string(),
-        "paymentWindowSeconds": payment_window_s,
-        "items": [{
-            "itemId": "phone",
-            "name": "Phone",
-            "price": 69900,
-            "originalPrice": 99900,
-            "currency": "CNY",
-            "stock": stock,
-            "limitPerBuyer": limit,
-        }],
-    })
+    sale_form(jiff::Timestamp::now(), stock, limit, payment_window_s)
 }
 
 pub(crate) async fn press(buyer: &User, sale: &str) -> Answer {

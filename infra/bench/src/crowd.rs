@@ -1,7 +1,6 @@
 //! More buyers than units press at once, at the real binaries over HTTP: exactly what there is is sold, once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,7 +11,8 @@ use hdrhistogram::Histogram;
 use local_cloud::clock::Clock;
 use local_cloud::run::{LocalCloud, Options as CloudOptions};
 use local_cloud::wire::Wire;
-use seckill_tests::http::{Api, User};
+use seckill_tests::http::{Api, User, sale_form};
+use seckill_tests::progress;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -61,7 +61,8 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
     let directory = tempfile::tempdir()?;
     let cloud = LocalCloud::start(&cloud_options(options, directory.path())?).await?;
     let operator = Api::new(cloud.base_url()).user("operator", "seckill/admin").await;
-    let sale = open_sale(&operator, options.units).await?;
+    let now = domain::Timestamp::from_millisecond(Clock::wall().now_ms())?;
+    let sale = operator.open_sale(&sale_form(now, options.units, 1, PAYMENT_WINDOW_S)).await?;
     let crowd = Arc::new(gather(&cloud, options, &sale).await?);
 
     let at_most = Duration::from_secs(options.give_up_minutes.saturating_mul(60));
@@ -96,30 +97,6 @@ fn cloud_options(options: &Options, directory: &Path) -> Result<CloudOptions, Pr
         no_demo: true,
         ..CloudOptions::default()
     })
-}
-
-/// A sale of one item that began an hour ago.
-async fn open_sale(operator: &User, units: u32) -> Result<String, Problem> {
-    const HOUR_MS: i64 = 3_600_000;
-    let now_ms = Clock::wall().now_ms();
-    let at = |ms: i64| domain::Timestamp::from_millisecond(ms).map(|at| at.to_string());
-    let form = json!({
-        "name": "A crowd",
-        "startsAt": at(now_ms - HOUR_MS)?,
-        "endsAt": at(now_ms + 24 * HOUR_MS)?,
-        "paymentWindowSeconds": PAYMENT_WINDOW_S,
-        "items": [{
-            "itemId": "phone", "name": "Phone", "price": 69_900, "originalPrice": 99_900, "currency": "CNY",
-            "stock": units, "limitPerBuyer": 1,
-        }],
-    });
-    let created = operator.post("/admin/sales", &form).await;
-    let sale = created.body.get("saleId").and_then(Value::as_str).ok_or_else(|| format!("no sale: {created:?}"))?;
-    let preheated = operator.post(&format!("/admin/sales/{sale}/preheat"), &json!({})).await;
-    match preheated.body.get("status").and_then(Value::as_str) {
-        Some("OPEN") => Ok(sale.to_owned()),
-        _ => Err(format!("the sale did not open: {preheated:?}").into()),
-    }
 }
 
 /// The buyers with their tokens, which are made before anything is measured.
@@ -295,9 +272,8 @@ async fn waiting(cloud: &LocalCloud) -> Result<i64, Problem> {
 
 /// Tells how far it is: every second to a person, every ten to a file. Only ends with a problem.
 async fn progress(cloud: &LocalCloud, crowd: &Crowd) -> Problem {
-    let every = if std::io::stderr().is_terminal() { 1 } else { 10 };
     loop {
-        tokio::time::sleep(Duration::from_secs(every)).await;
+        tokio::time::sleep(progress::every()).await;
         if let Err(problem) = tell(cloud, crowd).await {
             return problem;
         }
@@ -306,12 +282,11 @@ async fn progress(cloud: &LocalCloud, crowd: &Crowd) -> Problem {
 
 async fn tell(cloud: &LocalCloud, crowd: &Crowd) -> Result<(), Problem> {
     let waiting = waiting(cloud).await?;
-    let (start, end) = if std::io::stderr().is_terminal() { ("\r", "   ") } else { ("", "\n") };
     let (accepted, refused) = (crowd.accepted.load(Ordering::Relaxed), crowd.refused.load(Ordering::Relaxed));
     let buyers = crowd.buyers.len();
-    eprint!("{start}  crowd: {accepted} accepted and {refused} refused of {buyers}; {waiting} messages waiting{end}");
-    // Progress that cannot be shown is no reason to stop.
-    let _ = std::io::stderr().flush();
+    progress::show(&format!(
+        "  crowd: {accepted} accepted and {refused} refused of {buyers}; {waiting} messages waiting"
+    ));
     Ok(())
 }
 
@@ -335,9 +310,7 @@ async fn until_ordered(
         let answer = operator.get(&format!("/admin/sales/{sale}/audit")).await;
         let audit = answer.body.pointer("/items/0").ok_or_else(|| format!("no audit: {answer:?}"))?;
         if total_orders(audit) >= u64::from(orders) {
-            if std::io::stderr().is_terminal() {
-                eprintln!();
-            }
+            progress::end();
             return Ok(audit.clone());
         }
         tokio::time::sleep(LOOK_EVERY).await;

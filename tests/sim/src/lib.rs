@@ -18,7 +18,6 @@ pub mod calm;
 pub mod check;
 pub mod choice;
 pub mod coverage;
-pub mod dice;
 pub mod draw;
 pub mod functions;
 pub mod lives;
@@ -26,6 +25,8 @@ pub mod run;
 pub mod shrink;
 pub mod teeth;
 pub mod weather;
+
+pub use seckill_tests::dice;
 
 /// Runs one thing to its end on a runtime of its own. Unconstrained: a run is one long poll, and tokio would stop serving it after a while to be
 /// fair to others.
