@@ -1,6 +1,6 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive dead-letters sim sim-teeth
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth
 
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--
 	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
 	@cargo build --workspace --bins --profile $(PROFILE)
 	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
+
+drill: build-local ## Kill functions and the local cloud while they sell, then audit everything (ARGS="--seed 17 --purchases 5000")
+	@target/debug/seckill-drill $(ARGS)
 
 # A long run pays for compiling everything once more with OPTIMISED=1.
 sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=100000 runs so many, OPTIMISED=1)
