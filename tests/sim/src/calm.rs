@@ -165,7 +165,7 @@ fn movements_are_known(books: &Books) -> Result<(), String> {
             Status::PendingPayment | Status::Refunding | Status::Failed => continue,
         };
         let is_known = |movement: &&str| known.iter().any(|entry| entry == movement);
-        if !is_known(&"STOCK#DEDUCT") || !after.iter().any(|movement| is_known(movement)) {
+        if !is_known(&"STOCK#DEDUCT") || !after.iter().any(is_known) {
             return Err(format!("order {} is {}, and the ledger has {known:?}", order.id, order.status.as_str()));
         }
     }

@@ -74,11 +74,11 @@ fn build(root: &Path, copy: &Path) -> Result<PathBuf, String> {
         .output()
         .map_err(|error| error.to_string())?;
     let lines = String::from_utf8_lossy(&built.stdout).into_owned();
-    let program = lines.lines().filter_map(|line| {
+    let mut program = lines.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         (message["target"]["name"] == "seeds").then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
     });
-    program.last().filter(|_| built.status.success()).ok_or_else(|| "the copy does not compile".to_owned())
+    program.next_back().filter(|_| built.status.success()).ok_or_else(|| "the copy does not compile".to_owned())
 }
 
 /// The first seed that violates something, and what.
