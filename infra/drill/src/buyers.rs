@@ -1,6 +1,8 @@
 //! Those who press: more than there are units, some of them again and again.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -38,6 +40,8 @@ pub(crate) struct Buyer {
     name: String,
     user: OnceCell<User>,
     last_key: Mutex<Option<String>>,
+    /// Orders looked after so far.
+    followed: AtomicU32,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,6 +49,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Buyer {
+    fn new(number: u32) -> Self {
+        Self {
+            name: format!("buyer-{number}"),
+            user: OnceCell::new(),
+            last_key: Mutex::default(),
+            followed: AtomicU32::new(0),
+        }
+    }
+
+    /// Choices about the buyer's next order, the same in each run of a seed.
+    pub(crate) fn dice(&self, seed: u64) -> Dice {
+        let mut hasher = DefaultHasher::new();
+        (&self.name, self.followed.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
+        Dice::new(seed ^ hasher.finish())
+    }
+
     /// With the buyer's token, which is got at the first request.
     pub(crate) async fn user(&self, client: &Client) -> Option<&User> {
         let made = async || client.user(&self.name).await.ok_or(());
@@ -113,8 +133,7 @@ impl Crowd {
             _ => None,
         };
         again.unwrap_or_else(|| {
-            let buyer = Buyer { name: format!("buyer-{number}"), user: OnceCell::new(), last_key: Mutex::default() };
-            let buyer = Arc::new(buyer);
+            let buyer = Arc::new(Buyer::new(number));
             locked(&self.known).push(Arc::clone(&buyer));
             buyer
         })

@@ -3,7 +3,6 @@
 //! A buyer acts on what the API says and on nothing else. What the API says must make sense: an accepted order is known from then
 //! on, and no answer is one that no client could expect.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,10 +70,7 @@ struct Life {
 /// Looks after an order until the buyer has done all that there is to do.
 pub(crate) async fn live(crowd: Arc<Crowd>, buyer: Arc<Buyer>, order: String) {
     let Some(user) = buyer.user(&crowd.client).await.cloned() else { return };
-    // Order numbers differ from run to run: the plan is drawn from the buyer's side of it, the rest is as random as the number.
-    let mut hasher = DefaultHasher::new();
-    order.hash(&mut hasher);
-    let dice = Dice::new(crowd.seed ^ hasher.finish());
+    let dice = buyer.dice(crowd.seed);
     // A buyer who is turned away half-way has nothing more to do: what the books say then is checked in the end.
     let _ = Life { crowd, buyer, user, order, dice }.lead().await;
 }

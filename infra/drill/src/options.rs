@@ -29,7 +29,8 @@ pub struct Options {
     /// How long an order waits for its payment, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=3_600))]
     pub payment_window: u32,
-    /// Makes the same choices as a run before: who presses, what buyers do, what is killed after how long [default: another each time]
+    /// Draws the same choices as a run before: who presses with which key, what buyers do, what is killed after how long. What they meet is
+    /// up to the machine [default: another each time]
     #[arg(long)]
     pub seed: Option<u64>,
     /// For a drill of seconds: kills come quicker, buyers lose patience sooner, and reconcile does not wait for its minute
