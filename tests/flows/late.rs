@@ -1,11 +1,14 @@
 //! Answers that were lost, requests that land late, and two requests that work on one order: whatever is accepted has its
 //! units, and nothing is taken twice.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use domain::claim::{Claim, ClaimState};
-use domain::ids::{Offer, OrderId};
+use domain::ids::{IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::Status;
 use domain::sale::SaleChange;
+use flows::close::{Cause, close};
 use flows::place_order::place_order;
 use flows::purchase::{Purchase, Refusal};
 use flows::sales::Sales;
@@ -13,7 +16,7 @@ use flows::set_up::change;
 use local_cloud::wire::{Fault, Loss};
 use seckill_tests::stepping::at_call;
 use seckill_tests::world::World;
-use store::NewClaim;
+use store::{ClaimWrite, NewClaim};
 
 /// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
 #[tokio::test]
@@ -223,9 +226,56 @@ async fn an_order_is_not_failed_by_an_old_memory_of_its_sale() {
     let asked = world.asks(&offer, "alice", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
     let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held };
-    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: None, expires: asked.now };
+    let key = IdempotencyKey::from(&claim.order);
+    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
     world.store.claim(&new).await.unwrap();
     world.store.hold(&offer, 0, &claim.order, 1).await.unwrap();
     place_order(&world.store, &sales, &at_bucket(&asked, &claim), world.now()).await.unwrap();
     assert_eq!(world.order(&claim.order).await.unwrap().status, Status::PendingPayment);
+}
+
+/// A claim that was sent twice: the second made the order, and the first lands after the order's end. It must not be a claim that nothing ends.
+#[tokio::test]
+async fn a_claim_that_lands_after_its_orders_end_keeps_nobody_from_buying() {
+    for key in [None, Some("k")] {
+        let world = World::new().await;
+        let offer = world.sale(30, 1).await;
+        let claims = world.names().claims.clone();
+        let wandered = AtomicBool::new(false);
+        world.fault(move |call| match call.resource().as_deref() == Some(&claims) {
+            true if !wandered.swap(true, Ordering::SeqCst) => Fault::Late,
+            _ => Fault::None,
+        });
+        let order = world.environment().purchase(&world.asks(&offer, "alice", 1, key)).await.unwrap().order;
+        world.settle_down().await;
+        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        assert!(world.wire.arrive(0).await.is_some(), "the first claim is still under way");
+        // The message comes again as well, as messages do.
+        let asked = world.asks(&offer, "alice", 1, key);
+        let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held };
+        place_order(&world.store, &Sales::default(), &at_bucket(&asked, &claim), world.now()).await.unwrap();
+        world.pass(7);
+        world.press(&offer, "alice").await.unwrap_or_else(|refusal| panic!("with {key:?}: {refusal}"));
+    }
+}
+
+/// Who takes up a try that was left may meet the one who left it, and who now withdraws it with the keys that it knows of.
+#[tokio::test]
+async fn a_key_is_not_answered_with_a_try_that_never_held_anything() {
+    let world = World::new().await;
+    let offer = world.sale(30, 1).await;
+    let with_a_key = || world.asks(&offer, "alice", 1, Some("k"));
+    stock_is_down(&world, Fault::ServerError);
+    world.press(&offer, "alice").await.unwrap_err();
+    world.pass(7);
+    world.environment().purchase(&with_a_key()).await.unwrap_err();
+    world.mend();
+    let (claims, _) = world.store.claims(&with_a_key().buyer_key, &offer.sale).await.unwrap();
+    let claim = &claims.claims[&offer.item];
+    let known = [IdempotencyKey::from(&claim.order)];
+    assert_eq!(world.store.withdraw_claim(&offer, claim, &known).await.unwrap(), ClaimWrite::Done);
+
+    let order = world.environment().purchase(&with_a_key()).await.unwrap().order;
+    world.settle_down().await;
+    assert_eq!(world.order(&order).await.map(|order| order.status), Some(Status::PendingPayment));
 }

@@ -2,7 +2,7 @@
 
 use ::payments::Kind;
 use domain::claim::{Claim, ClaimState};
-use domain::ids::OrderId;
+use domain::ids::{IdempotencyKey, OrderId};
 use domain::order::Status;
 use domain::payment::Method;
 use local_cloud::sandbox::Mood;
@@ -93,7 +93,8 @@ async fn a_press_that_died_before_it_held_anything_is_not_shown_as_accepted_for_
     let asked = world.asks(&offer, "ann", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
     let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held };
-    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: None, expires: asked.now };
+    let key = IdempotencyKey::from(&claim.order);
+    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
     assert_eq!(world.store.claim(&new).await.unwrap().0, ClaimWrite::Done);
     let shown = async || {
         let one = door.ask(Some("ann"), "GET", &format!("/orders/{order}"), None).await;

@@ -91,6 +91,13 @@ name!(
     |c| c.is_ascii_graphic()
 );
 
+/// An order's number is a name for the try that made it up.
+impl From<&OrderId> for IdempotencyKey {
+    fn from(order: &OrderId) -> Self {
+        Self(order.as_str().to_owned())
+    }
+}
+
 /// Crockford's base 32: no letter that looks like a digit, and the order of texts is the order of numbers.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 

@@ -159,25 +159,28 @@ impl Seckill {
             }
         };
         let order = OrderId::new(*now, &purchase.buyer_key, purchase.random);
+        // Without a key of the buyer's, the order's number is one. A key stays when the claim goes: a claim that wandered and lands after
+        // its order has ended is refused by it, and not the claim of an order that nothing closes any more.
+        let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
         let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held };
         let new = NewClaim {
             offer,
             buyer: &purchase.buyer,
             claim: &claim,
-            key: purchase.key.as_ref(),
+            key: &key,
             expires: sale.ends_at.saturating_add(CLAIMS_KEPT).unwrap_or(sale.ends_at),
         };
         let (written, claims) = self.store.claim(&new).await?;
         match written {
             ClaimWrite::Done => {
                 self.tidy(purchase, &claims).await;
-                let keys = purchase.key.iter().cloned().collect();
-                self.hold_and_send(purchase, item, claim, keys).await
+                let held = self.hold(purchase, item, claim, &[key]).await?;
+                Ok(self.send(purchase, held).await)
             }
             // An earlier try of this very request made the claim, and its answer was lost.
             ClaimWrite::Refused(claims) if claims.claims.get(&offer.item) == Some(&claim) => {
-                let keys = purchase.key.iter().cloned().collect();
-                self.hold_and_send(purchase, item, claim, keys).await
+                let held = self.hold(purchase, item, claim, &[key]).await?;
+                Ok(self.send(purchase, held).await)
             }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
                 Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
@@ -222,31 +225,28 @@ impl Seckill {
         claims: &BuyerClaims,
     ) -> Result<Accepted, Refusal> {
         let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
-        let mut keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
+        let is_more = claim.quantity > purchase.quantity;
+        let held = match self.hold(purchase, item, claim, &keys).await {
+            // That there is nothing for a try of more says nothing about what is asked for now. The try is gone: the next press begins anew.
+            Err(Refusal::SoldOut { .. }) if is_more => return Err(Refusal::Busy),
+            held => held?,
+        };
+        // Not before it is held: the first request may still withdraw the claim, with the keys that it knows of, and an order that never holds
+        // anything is never made.
         if let Some(key) = purchase.key.as_ref().filter(|key| !keys.contains(key)) {
-            match self.store.adopt_key(&purchase.offer, &claim, key, purchase.quantity).await? {
-                ClaimWrite::Done => keys.push(key.clone()),
-                ClaimWrite::Refused(_) => return Err(Refusal::Busy),
+            let adopted = self.store.adopt_key(&purchase.offer, &held.claim, key, purchase.quantity).await?;
+            if let ClaimWrite::Refused(claims) = adopted
+                && claims.keys.get(key).is_none_or(|answered| answered.order != held.claim.order)
+            {
+                return Err(Refusal::Busy);
             }
         }
-        let is_more = claim.quantity > purchase.quantity;
-        match self.hold_and_send(purchase, item, claim, keys).await {
-            // That there is nothing for a try of more says nothing about what is asked for now. The try is gone: the next press begins anew.
-            Err(Refusal::SoldOut { .. }) if is_more => Err(Refusal::Busy),
-            answer => answer,
-        }
+        Ok(self.send(purchase, held).await)
     }
 
-    async fn hold_and_send(
-        &self,
-        purchase: &Purchase,
-        item: &Item,
-        claim: Claim,
-        keys: Vec<IdempotencyKey>,
-    ) -> Result<Accepted, Refusal> {
-        let began = Instant::now();
-        let claim = self.hold(purchase, item, claim, &keys).await?;
-        let hold_took = Some(began.elapsed());
+    /// Sends the message of a purchase that is held.
+    async fn send(&self, purchase: &Purchase, Held { claim, took }: Held) -> Accepted {
         let message = OrderMessage {
             version: VERSION,
             order_id: claim.order.clone(),
@@ -259,7 +259,7 @@ impl Seckill {
         };
         // Claim and hold are durable: a queue that is down delays the order and loses nothing. Reconcile sends the message.
         let unsent = self.store.send_order(&message).await.err();
-        Ok(Accepted { order: claim.order, hold_took, unsent })
+        Accepted { order: claim.order, hold_took: Some(took), unsent }
     }
 
     /// Holds the claim's units, in its bucket or in the next one that has them.
@@ -269,12 +269,14 @@ impl Seckill {
         item: &Item,
         mut claim: Claim,
         keys: &[IdempotencyKey],
-    ) -> Result<Claim, Refusal> {
+    ) -> Result<Held, Refusal> {
+        let began = Instant::now();
+        let held = |claim| Ok(Held { claim, took: began.elapsed() });
         let offer = &purchase.offer;
         let mut roll = purchase.random;
         for tried in 1..=BUCKETS_TRIED {
             match self.store.hold(offer, claim.bucket, &claim.order, claim.quantity).await? {
-                Hold::Held => return Ok(claim),
+                Hold::Held => return held(claim),
                 Hold::Full { free } => self.gate.found(offer, claim.bucket, free, purchase.now).await,
             }
             roll = roll.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
@@ -297,7 +299,7 @@ impl Seckill {
                 (ClaimWrite::Done, Err(refusal)) => return Err(refusal),
                 // Another request works on the same order and was quicker: follow it.
                 (ClaimWrite::Refused(claims), next) => match claims.claims.get(&offer.item) {
-                    Some(now) if now.order == claim.order && now.state != ClaimState::Held => return Ok(now.clone()),
+                    Some(now) if now.order == claim.order && now.state != ClaimState::Held => return held(now.clone()),
                     Some(now) if now.order == claim.order => claim = now.clone(),
                     Some(now) => return Err(Refusal::Duplicate(now.order.clone())),
                     None => return Err(next.err().unwrap_or(Refusal::Busy)),
@@ -320,6 +322,12 @@ impl Seckill {
             tracing::warn!(%error, "old idempotency keys were not forgotten");
         }
     }
+}
+
+/// A claim whose units are held.
+struct Held {
+    claim: Claim,
+    took: Duration,
 }
 
 fn press(purchase: &Purchase) -> Press<'_> {

@@ -25,8 +25,8 @@ pub struct NewClaim<'a> {
     pub buyer: &'a Buyer,
     /// The claim.
     pub claim: &'a Claim,
-    /// The buyer's own name for this try.
-    pub key: Option<&'a IdempotencyKey>,
+    /// The name for this try, of the buyer's or made up for it.
+    pub key: &'a IdempotencyKey,
     /// When the row may be forgotten.
     pub expires: Timestamp,
 }
@@ -45,24 +45,18 @@ impl Store {
     /// keys in the sale: after the write if it was made, else as they are.
     pub async fn claim(&self, new: &NewClaim<'_>) -> Result<(ClaimWrite, BuyerClaims), StoreError> {
         const OPERATION: &str = "make a claim";
-        let mut sets = "SET #claim = :claim, buyerName = :buyer, expires = :expires".to_owned();
-        let mut condition = "attribute_not_exists(#claim)".to_owned();
-        let mut request = self
+        let request = self
             .claims_row(&new.claim.order.buyer(), &new.offer.sale)
             .return_values(ReturnValue::AllNew)
+            .update_expression("SET #claim = :claim, #key = :answered, buyerName = :buyer, expires = :expires")
+            .condition_expression("attribute_not_exists(#claim) AND attribute_not_exists(#key)")
             .expression_attribute_names("#claim", format!("{ITEM}{}", new.offer.item))
+            .expression_attribute_names("#key", format!("{KEY}{}", new.key))
             .expression_attribute_values(":claim", attribute(OPERATION, new.claim)?)
+            .expression_attribute_values(":answered", answered(OPERATION, new.offer, new.claim, new.claim.quantity)?)
             .expression_attribute_values(":buyer", s(new.buyer))
             .expression_attribute_values(":expires", n(new.expires.as_second()));
-        if let Some(key) = new.key {
-            sets.push_str(", #key = :answered");
-            condition.push_str(" AND attribute_not_exists(#key)");
-            request = request.expression_attribute_names("#key", format!("{KEY}{key}")).expression_attribute_values(
-                ":answered",
-                answered(OPERATION, new.offer, new.claim, new.claim.quantity)?,
-            );
-        }
-        match update(OPERATION, request.update_expression(sets).condition_expression(condition)).await? {
+        match update(OPERATION, request).await? {
             Written::Done(row) => Ok((ClaimWrite::Done, read_claims(OPERATION, row)?)),
             Written::Refused(row) => {
                 let claims = read_claims(OPERATION, row.unwrap_or_default())?;

@@ -21,6 +21,7 @@ pub mod coverage;
 pub mod draw;
 pub mod functions;
 pub mod lives;
+pub mod model;
 pub mod run;
 pub mod shrink;
 pub mod teeth;

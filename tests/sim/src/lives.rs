@@ -53,10 +53,24 @@ pub enum Life {
     FoundPaid,
     /// Pressed, ordered, cancelled, pressed again, timed out.
     ClosedTwice,
+    /// Pressed, the message lost, sent again by reconcile, ordered, the deadline lost, closed by reconcile.
+    Repaired,
+    /// Pressed, ordered, paid with points, refunded.
+    PaidWithPoints,
+    /// Pressed while the sale is paused and resumed and units are added, ordered, its payment failed.
+    Operated,
 }
 
 impl Life {
-    pub const ALL: [Self; 4] = [Self::Refunded, Self::PaidLate, Self::FoundPaid, Self::ClosedTwice];
+    pub const ALL: [Self; 7] = [
+        Self::Refunded,
+        Self::PaidLate,
+        Self::FoundPaid,
+        Self::ClosedTwice,
+        Self::Repaired,
+        Self::PaidWithPoints,
+        Self::Operated,
+    ];
 
     fn acts(self) -> Vec<Act> {
         let press = |key: &str| Act::Press { buyer: BUYER, key: Some(key.into()), quantity: 1, environment: 0 };
@@ -98,6 +112,34 @@ impl Life {
                 deadline,
                 stream,
             ],
+            Self::Repaired => vec![
+                press("key"),
+                Act::Messages { most: 3, fate: Delivery::Lost, newer: false },
+                Act::Reconcile,
+                messages,
+                Act::Deadline { which: 0, fate: Firing::Never },
+                Act::Reconcile,
+                stream,
+            ],
+            Self::PaidWithPoints => vec![
+                press("key"),
+                messages,
+                pay(Method::Points, 0),
+                Act::Refund { buyer: BUYER, back: 0 },
+                Act::Reconcile,
+                stream,
+            ],
+            Self::Operated => vec![
+                Act::Pause,
+                Act::Resume,
+                Act::Restock { quantity: 1, key: "restock".into() },
+                press("key"),
+                messages,
+                pay(Method::WechatV2, 0),
+                at_the_provider(Paying::Failed),
+                notice,
+                stream,
+            ],
         }
     }
 }
@@ -127,8 +169,11 @@ impl Sim {
     async fn live(&mut self, life: Life, blows: &[(usize, Blow)], calls: &mut usize) -> Result<(), String> {
         let mut id = 0;
         for act in life.acts() {
-            if matches!(act, Act::Deadline { .. }) {
-                self.pass(61_000);
+            match act {
+                Act::Deadline { .. } => self.pass(61_000),
+                // Past what is too young to be looked at, and past a deadline's margin.
+                Act::Reconcile => self.pass(181_000),
+                _ => {}
             }
             for _ in 0..TRIES {
                 id += 1;
