@@ -1,4 +1,5 @@
 //! The model against figures that are known without it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use bench::costs::{Costs, count};
 use capacity::design::Design;

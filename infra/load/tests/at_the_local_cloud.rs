@@ -1,4 +1,5 @@
 //! The tool at the real binaries on a local cloud.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 
