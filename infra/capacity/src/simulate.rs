@@ -191,11 +191,12 @@ impl<'a> Simulation<'a> {
         self.claims.tick(STEP_S);
         self.stock.tick(STEP_S);
         self.shelf.forget(step.saturating_sub(steps(PAGE_BEHIND_MS)));
-        self.transactions = (self.transactions + HOT_TRANSACTIONS * STEP_S).min(1.0_f64.max(HOT_TRANSACTIONS * STEP_S));
+        // No more than one is saved up, and no fraction of it is lost.
+        self.transactions = (self.transactions + HOT_TRANSACTIONS * STEP_S).min(1.0 + HOT_TRANSACTIONS * STEP_S);
         // A burst of half a second's worth, as the template has it.
         self.gateway = (self.gateway + self.capacity.gateway * STEP_S).min(self.capacity.gateway / 2.0);
         self.burst = (self.burst + LAMBDA_BURST / LAMBDA_BURST_SECONDS * STEP_S).min(LAMBDA_BURST);
-        self.requests = self.environments * LAMBDA_REQUESTS_PER_ENVIRONMENT * STEP_S;
+        self.requests = self.requests.min(1.0) + self.environments * LAMBDA_REQUESTS_PER_ENVIRONMENT * STEP_S;
         let now = step / STEPS_PER_SECOND;
         if self.outcome.seconds.len() <= now {
             self.outcome.seconds.resize(now + 1, Second::default());
