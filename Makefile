@@ -1,9 +1,9 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth plan load bench-compare
 
 help: ## Print the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build-local: ## Build the functions and the local cloud for this machine
 	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
@@ -38,6 +38,16 @@ bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--
 	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
 	@cargo build --workspace --bins --profile $(PROFILE)
 	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
+
+bench-compare: ## Show two runs of the bench side by side (BEFORE=target/bench.before.json AFTER=target/bench.json)
+	@cargo build --workspace --bins --quiet
+	@target/debug/seckill-bench --compare $(or $(BEFORE),target/bench.before.json) $(or $(AFTER),target/bench.json)
+
+load: build-local ## Play buyers at a running system, then audit the sale (BASE_URL=http://127.0.0.1:3000, UNITS=1000 BUYERS=5000 SECONDS=20, ARGS="--pays 80")
+	@target/debug/seckill-load $(if $(UNITS),--units $(UNITS)) $(if $(BUYERS),--buyers $(BUYERS)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+
+plan: build-local ## Say what a sale will need and cost (UNITS=10000 BUYERS=1000000 SECONDS=60, ARGS="--shape even")
+	@target/debug/seckill-plan $(if $(UNITS),--units $(UNITS)) $(if $(BUYERS),--buyers $(BUYERS)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 drill: build-local ## Kill functions and the local cloud while they sell, then audit everything (ARGS="--seed 17 --purchases 5000")
 	@target/debug/seckill-drill $(ARGS)

@@ -1,11 +1,16 @@
 //! A small HTTP client for tests and measurements.
 
+use std::sync::Arc;
+
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
+use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 
 /// An answer.
@@ -29,13 +34,29 @@ pub type NoAnswer = Box<dyn std::error::Error + Send + Sync>;
 /// A client of the API at one base URL.
 #[derive(Clone, Debug)]
 pub struct Api {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     pub base_url: String,
 }
 
 impl Api {
     pub fn new(base_url: String) -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build_http(), base_url }
+        Self::try_new(base_url).unwrap()
+    }
+
+    /// The same; fails if the address is encrypted and this machine has no certificates to trust.
+    pub fn try_new(base_url: String) -> Result<Self, NoAnswer> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let tls = tls.with_safe_default_protocol_versions()?;
+        // Nobody's word counts where nothing is encrypted: the system's certificates are read only if they are needed.
+        let tls = match base_url.starts_with("https:") {
+            true => tls.with_native_roots()?,
+            false => tls.with_root_certificates(RootCertStore::empty()),
+        };
+        let connector = HttpsConnector::from((tcp, tls.with_no_client_auth()));
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), base_url })
     }
 
     /// Sends a request as it is. Whoever asks expects an answer.

@@ -10,9 +10,11 @@
 )]
 
 pub mod books;
+pub mod check;
 pub mod dice;
 pub mod http;
 pub mod knock;
+pub mod processes;
 pub mod progress;
 pub mod stepping;
 pub mod till;

@@ -36,3 +36,21 @@ async fn every_unit_is_sold_once() {
     assert_eq!((&audit["free"], &audit["held"], &audit["drift"]), (&json!(0), &json!(UNITS), &json!(0)));
     shop.close().await;
 }
+
+#[tokio::test]
+async fn who_presses_too_fast_is_told_when_to_come_back() {
+    let shop = Shop::open().await;
+    let mut form = crate::shop::sale(10, 1, 900);
+    form["buyerCooldownMs"] = json!(30_000);
+    let sale = shop.sale_of(&form).await;
+    let (ann, bob) = (shop.buyer("ann").await, shop.buyer("bob").await);
+    assert_eq!(press(&ann, &sale).await.status, 202);
+    let again = press(&ann, &sale).await;
+    assert_eq!((again.status, again.code()), (429, "RATE_LIMITED"), "{again:?}");
+    let seconds: u32 = again.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=30).contains(&seconds), "{seconds}");
+    assert_eq!(press(&bob, &sale).await.status, 202, "only ann has to wait");
+    let audit = shop.audit(&sale).await;
+    assert_eq!((&audit["free"], &audit["drift"]), (&json!(8), &json!(0)));
+    shop.close().await;
+}

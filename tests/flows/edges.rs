@@ -226,6 +226,32 @@ async fn rate_limits_of_the_sale_hold() {
 }
 
 #[tokio::test]
+async fn rate_limits_guard_calls_and_not_what_is_known_from_memory() {
+    let world = World::new().await;
+    let offer = world.preheated(1, 1).await;
+    let mut limited = form(1, 1);
+    limited.buyer_cooldown_ms = 2_000;
+    edit(&world.store, &offer.sale, limited, world.now()).await.unwrap();
+    world.pass(3_600);
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&offer, "a", 1, None)).await.unwrap();
+    world.stream().await;
+    world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
+    // Sold out is known: it is said to everybody, as often as they ask.
+    for _ in 0..3 {
+        let refused = seckill.purchase(&world.asks(&offer, "a", 1, None)).await;
+        assert!(matches!(refused, Err(Refusal::SoldOut { .. })), "{refused:?}");
+    }
+    // With a key it would cost a read each time.
+    let asked = seckill.purchase(&world.asks(&offer, "b", 1, Some("one"))).await;
+    assert!(matches!(asked, Err(Refusal::SoldOut { .. })), "{asked:?}");
+    world.wire.forget_calls();
+    let asked = seckill.purchase(&world.asks(&offer, "b", 1, Some("two"))).await;
+    assert!(matches!(asked, Err(Refusal::RateLimited { .. })), "{asked:?}");
+    assert_eq!(world.cost().0, [""; 0]);
+}
+
+#[tokio::test]
 async fn goods_on_sale_cannot_be_edited() {
     let world = World::new().await;
     let offer = world.preheated(50, 1).await;

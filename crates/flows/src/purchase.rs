@@ -17,7 +17,7 @@ use domain::Timestamp;
 use domain::claim::{BuyerClaims, Claim, ClaimState, Press, Standing};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
-use domain::sale::{Item, Phase, SaleWithItems};
+use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use jiff::SignedDuration;
 use store::{ClaimWrite, Hold, NewClaim, Store, StoreError};
 
@@ -146,18 +146,16 @@ impl Seckill {
         match sale.phase(*now) {
             Phase::Open => {}
             Phase::Draft | Phase::Scheduled => return Err(Refusal::NotStarted),
-            Phase::Paused => return self.unless_answered(purchase, item, Refusal::Paused).await,
-            Phase::Ended | Phase::Closed => return self.unless_answered(purchase, item, Refusal::Ended).await,
+            Phase::Paused => return self.unless_answered(purchase, sale, item, Refusal::Paused).await,
+            Phase::Ended | Phase::Closed => return self.unless_answered(purchase, sale, item, Refusal::Ended).await,
         }
-        let limited = self.limits.admit(sale, offer, &purchase.buyer_key, *now);
-        limited.map_err(|retry_after_ms| Refusal::RateLimited { retry_after_ms })?;
-
         let bucket = match self.pick(purchase, item, purchase.quantity, purchase.random).await? {
             Pick::Bucket(bucket) => bucket,
             Pick::Nothing { available } => {
-                return self.unless_answered(purchase, item, Refusal::SoldOut { available }).await;
+                return self.unless_answered(purchase, sale, item, Refusal::SoldOut { available }).await;
             }
         };
+        self.admit(purchase, sale)?;
         let order = OrderId::new(*now, &purchase.buyer_key, purchase.random);
         // Without a key of the buyer's, the order's number is one. A key stays when the claim goes: a claim that wandered and lands after
         // its order has ended is refused by it, and not the claim of an order that nothing closes any more.
@@ -193,12 +191,26 @@ impl Seckill {
         }
     }
 
+    /// The sale's rate limits stand before whatever costs a call for one press alone. What is known from memory is answered to everybody:
+    /// who is told that everything is sold does not come back, and who is told to come back does.
+    fn admit(&self, purchase: &Purchase, sale: &Sale) -> Result<(), Refusal> {
+        let limited = self.limits.admit(sale, &purchase.offer, &purchase.buyer_key, purchase.now);
+        limited.map_err(|retry_after_ms| Refusal::RateLimited { retry_after_ms })
+    }
+
     /// A refusal, unless this buyer's key was answered before: the answer to a key does not change because the sale went on.
     /// Without a key a refusal costs nothing.
-    async fn unless_answered(&self, purchase: &Purchase, item: &Item, refusal: Refusal) -> Result<Accepted, Refusal> {
+    async fn unless_answered(
+        &self,
+        purchase: &Purchase,
+        sale: &Sale,
+        item: &Item,
+        refusal: Refusal,
+    ) -> Result<Accepted, Refusal> {
         if purchase.key.is_none() {
             return Err(refusal);
         }
+        self.admit(purchase, sale)?;
         let (claims, _) = self.store.claims(&purchase.buyer_key, &purchase.offer.sale).await?;
         let known = purchase.key.as_ref().is_some_and(|key| claims.keys.contains_key(key));
         let sold_out = matches!(refusal, Refusal::SoldOut { .. });

@@ -4,12 +4,13 @@
 //! One line has one value for each name, so several values of one dimension are several lines; everything without a
 //! dimension goes with the first.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// The namespace of every metric.
 pub const NAMESPACE: &str = "Seckill";
@@ -171,7 +172,7 @@ impl std::fmt::Debug for Sink {
 pub struct Metrics {
     at: Timestamp,
     entries: Vec<Entry>,
-    fields: Map<String, Value>,
+    fields: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -191,7 +192,7 @@ enum Measured {
 impl Metrics {
     /// Nothing measured yet, at this moment.
     pub fn at(now: Timestamp) -> Self {
-        Self { at: now, entries: Vec::new(), fields: Map::new() }
+        Self { at: now, entries: Vec::new(), fields: Vec::new() }
     }
 
     /// Counts one.
@@ -235,8 +236,9 @@ impl Metrics {
     }
 
     /// Adds a field of the log's vocabulary to the first line, to find the line by.
-    pub fn note(&mut self, field: &str, value: impl ToString) {
-        self.fields.insert(field.to_owned(), Value::String(value.to_string()));
+    pub fn note(&mut self, field: &'static str, value: impl ToString) {
+        self.fields.retain(|(other, _)| *other != field);
+        self.fields.push((field, value.to_string()));
     }
 
     /// Writes what was measured; nothing if nothing was.
@@ -255,42 +257,56 @@ impl Metrics {
                 None => lines.push(vec![entry]),
             }
         }
-        let nothing = Map::new();
-        let fields = std::iter::once(&self.fields).chain(std::iter::repeat(&nothing));
+        let fields = std::iter::once(self.fields.as_slice()).chain(std::iter::repeat(&[][..]));
         lines.iter().zip(fields).map(|(entries, fields)| self.line(entries, fields)).collect()
     }
 
-    fn line(&self, entries: &[&Entry], fields: &Map<String, Value>) -> String {
-        let mut line = fields.clone();
-        let mut directives: Vec<(Option<&'static str>, Vec<Value>)> = Vec::new();
-        for Entry { metric, of, measured } in entries {
-            let definition = json!({"Name": metric.name(), "Unit": metric.unit()});
-            match directives.iter_mut().find(|(dimension, _)| *dimension == metric.dimension()) {
-                Some((_, definitions)) => definitions.push(definition),
-                None => directives.push((metric.dimension(), vec![definition])),
+    /// Written straight into the text: every press writes one, also the hundred thousandth that is refused.
+    fn line(&self, entries: &[&Entry], fields: &[(&'static str, String)]) -> String {
+        let mut line = String::with_capacity(512);
+        // Writing into a string cannot fail. Names, units, dimensions and their values are words of this code: nothing in them is escaped.
+        let _ = write!(line, r#"{{"_aws":{{"Timestamp":{},"CloudWatchMetrics":["#, self.at.as_millisecond());
+        let mut dimensions: Vec<Option<&'static str>> = Vec::with_capacity(entries.len());
+        for dimension in entries.iter().map(|entry| entry.metric.dimension()) {
+            if !dimensions.contains(&dimension) {
+                dimensions.push(dimension);
             }
-            if let Some(dimension) = metric.dimension() {
-                line.insert(dimension.to_owned(), Value::from(*of));
+        }
+        for (place, dimension) in dimensions.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            let _ = write!(line, r#"{comma}{{"Namespace":"{NAMESPACE}","Dimensions":[[]"#);
+            if let Some(dimension) = dimension {
+                let _ = write!(line, r#",["{dimension}"]"#);
             }
-            let value = match measured {
-                Measured::Count(count) => Value::from(*count),
+            line.push_str(r#"],"Metrics":["#);
+            let metrics = entries.iter().map(|entry| entry.metric).filter(|metric| metric.dimension() == *dimension);
+            for (place, metric) in metrics.enumerate() {
+                let comma = if place == 0 { "" } else { "," };
+                let _ = write!(line, r#"{comma}{{"Name":"{}","Unit":"{}"}}"#, metric.name(), metric.unit());
+            }
+            line.push_str("]}");
+        }
+        line.push_str("]}");
+        for dimension in dimensions.into_iter().flatten() {
+            let of =
+                entries.iter().find(|entry| entry.metric.dimension() == Some(dimension)).map_or("", |entry| entry.of);
+            let _ = write!(line, r#","{dimension}":"{of}""#);
+        }
+        for Entry { metric, measured, .. } in entries {
+            let _ = write!(line, r#","{}":"#, metric.name());
+            let _ = match measured {
+                Measured::Count(count) => write!(line, "{count}"),
                 Measured::Milliseconds(times) => match times.as_slice() {
-                    [time] => Value::from(*time),
-                    times => Value::from(times),
+                    [time] => write!(line, "{time}"),
+                    times => write!(line, "{times:?}"),
                 },
             };
-            line.insert(metric.name().to_owned(), value);
         }
-        let directive = |(dimension, definitions): (Option<&str>, Vec<Value>)| {
-            let dimensions = match dimension {
-                None => json!([[]]),
-                Some(dimension) => json!([[], [dimension]]),
-            };
-            json!({"Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": definitions})
-        };
-        let directives: Vec<Value> = directives.into_iter().map(directive).collect();
-        line.insert("_aws".to_owned(), json!({"Timestamp": self.at.as_millisecond(), "CloudWatchMetrics": directives}));
-        Value::Object(line).to_string()
+        for (field, value) in fields {
+            let _ = write!(line, r#","{field}":{}"#, Value::from(value.as_str()));
+        }
+        line.push('}');
+        line
     }
 }
 
@@ -303,6 +319,7 @@ fn fits_with(one: &Entry, other: &Entry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn parsed(metrics: &Metrics) -> Vec<Value> {
         metrics.lines().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -360,6 +377,19 @@ mod tests {
         assert_eq!(lines[0]["OrderLag"].as_array().map(Vec::len), Some(100));
         assert_eq!(lines[1]["OrderLag"], json!(1234.567));
         assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Metrics"][0]["Unit"], "Milliseconds");
+    }
+
+    #[test]
+    fn what_a_field_says_cannot_break_the_line() {
+        let mut metrics = Metrics::at(Timestamp::UNIX_EPOCH);
+        metrics.count(Metric::PurchaseAccepted);
+        metrics.note("trace", "first");
+        metrics.note("trace", "a \"quote\", a \\ and a\nline");
+        let lines = metrics.lines();
+        assert!(!lines[0].contains('\n'));
+        let parsed: Value = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!(parsed["trace"], "a \"quote\", a \\ and a\nline");
+        assert_eq!(lines[0].matches("trace").count(), 1);
     }
 
     #[test]

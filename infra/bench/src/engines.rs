@@ -14,7 +14,7 @@ use local_cloud::endpoint::Endpoint;
 use local_cloud::engine::Cloud;
 use local_cloud::wire::Wire;
 
-use crate::load::{closed_loop, percentile_ms};
+use crate::load::closed_loop;
 use crate::report::Section;
 use crate::{Options, Problem};
 
@@ -55,7 +55,7 @@ async fn operations(section: &mut Section, place: &str, config: &SdkConfig, last
     eprintln!("  engines {place} …");
     let updates = updates(config, lasting).await?;
     section.add(format!("conditional UpdateItem, {place}"), updates.per_second, "/s");
-    section.add(format!("… of which 99 % within, {place}"), percentile_ms(&updates.latency_us, 99.0), "ms");
+    section.add(format!("… of which 99 % within, {place}"), updates.latency.percentile_ms(99.0), "ms");
     let messages = messages(config, lasting).await?;
     section.add(format!("Send + Receive + DeleteMessage, {place}"), messages.per_second, "messages/s");
     let schedules = schedules(config, lasting).await?;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use figures::number;
 use serde::{Deserialize, Serialize};
 
 use crate::Problem;
@@ -99,11 +100,31 @@ impl Report {
         if let Some(directory) = out.parent() {
             std::fs::create_dir_all(directory)?;
         }
+        if out.exists() {
+            std::fs::rename(out, out.with_extension("before.json"))?;
+        }
         std::fs::write(out, serde_json::to_vec_pretty(&self.run)?)
             .map_err(|error| format!("cannot write {}: {error}", out.display()))?;
         println!("\nRepeat: {}\nFigures: {}", self.run.command, out.display());
         Ok(())
     }
+}
+
+/// Prints the figures of one run with their change against another.
+pub(crate) fn compare(before: &Path, after: &Path) -> Result<(), Problem> {
+    let read = |path: &Path| -> Result<Run, Problem> {
+        let bytes = std::fs::read(path)
+            .map_err(|error| format!("cannot read {}: {error}: measure with `make bench` first", path.display()))?;
+        serde_json::from_slice(&bytes).map_err(|error| format!("{} has no figures: {error}", path.display()).into())
+    };
+    let (before, after) = (read(before)?, read(after)?);
+    for (name, run) in [("before", &before), ("after", &after)] {
+        println!("{name:<7} {}; {}", run.command, run.machine);
+    }
+    for section in &after.sections {
+        print!("{}", table(section, before.sections.iter().find(|old| old.title == section.title)));
+    }
+    Ok(())
 }
 
 fn table(section: &Section, before: Option<&Section>) -> String {
@@ -117,26 +138,6 @@ fn table(section: &Section, before: Option<&Section>) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
-}
-
-/// Three digits that mean something, thousands apart.
-fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        _ if value.fract() == 0.0 => 0,
-        size if size >= 100.0 => 0,
-        size if size >= 10.0 => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.decimals$}");
-    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let mut grouped = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place) % 3 == 0 && !grouped.ends_with('-') {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    fraction.map_or(grouped.clone(), |fraction| format!("{grouped}.{fraction}"))
 }
 
 fn change(old: f64, new: f64) -> String {
@@ -160,17 +161,6 @@ fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!(number(1_234_567.4), "1,234,567");
-        assert_eq!(number(123.0), "123");
-        assert_eq!(number(1_000.0), "1,000");
-        assert_eq!(number(12.345), "12.3");
-        assert_eq!(number(0.123), "0.12");
-        assert_eq!(number(-1_234.0), "-1,234");
-        assert_eq!(number(-123.0), "-123");
-    }
 
     #[test]
     fn a_change_is_told_against_the_same_figure_of_the_run_before() {

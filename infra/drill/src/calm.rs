@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::order::Order;
+use seckill_tests::check::Check;
 use seckill_tests::http::User;
 use seckill_tests::progress;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::books::{self, Books};
-use crate::checks::{Check, check};
+use crate::checks::check;
 use crate::cloud::Cloud;
 use crate::tally::Tally;
 use crate::{Options, Problem};

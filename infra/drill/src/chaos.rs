@@ -8,9 +8,9 @@ use seckill_tests::dice::Dice;
 use tokio::sync::Mutex;
 
 use crate::cloud::Cloud;
-use crate::processes::Process;
 use crate::tally::{Kind, Tally};
 use crate::{Options, Problem};
+use seckill_tests::processes::Process;
 
 /// How kills follow each other.
 #[derive(Clone, Copy, Debug)]

@@ -4,52 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::bucket::MovementKind;
 use domain::order::{Order, Status};
+use seckill_tests::check::Check;
 use serde_json::{Value, json};
 
 use crate::books::{Books, Money};
-
-/// Things named in a failed check; the rest are counted.
-const NAMED: usize = 10;
-
-/// One property, and what speaks against it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Check {
-    /// What must be true.
-    pub(crate) says: String,
-    /// What is not so, with the orders concerned.
-    pub(crate) wrong: Vec<String>,
-    /// Whether time may put it right: something is under way.
-    pub(crate) may_settle: bool,
-}
-
-impl Check {
-    fn new(says: impl Into<String>, may_settle: bool, wrong: Vec<String>) -> Self {
-        Self { says: says.into(), wrong, may_settle }
-    }
-
-    /// What must not have happened at all.
-    pub(crate) fn never(says: impl Into<String>, wrong: Vec<String>) -> Self {
-        Self::new(says, false, wrong)
-    }
-
-    /// What must be true once everything has come to its end.
-    pub(crate) fn in_the_end(says: impl Into<String>, wrong: Vec<String>) -> Self {
-        Self::new(says, true, wrong)
-    }
-
-    /// For a person.
-    pub(crate) fn line(&self) -> String {
-        if self.wrong.is_empty() {
-            return format!("  ok    {}", self.says);
-        }
-        let mut lines = vec![format!("  WRONG {}", self.says)];
-        lines.extend(self.wrong.iter().take(NAMED).map(|wrong| format!("          {wrong}")));
-        if self.wrong.len() > NAMED {
-            lines.push(format!("          and {} more", self.wrong.len() - NAMED));
-        }
-        lines.join("\n")
-    }
-}
 
 /// All of them.
 pub(crate) fn check(books: &Books, accepted: &BTreeSet<String>, units: u32) -> Vec<Check> {

@@ -11,8 +11,8 @@ use seckill_tests::http::Api;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
-use crate::processes::{Process, children_of, terminate};
 use crate::{Options, Problem};
+use seckill_tests::processes::{Process, children_of, terminate};
 
 /// A start takes a second or two; on a machine out of breath, some more.
 const START_TIMEOUT: Duration = Duration::from_secs(60);

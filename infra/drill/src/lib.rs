@@ -13,7 +13,6 @@ mod client;
 mod cloud;
 mod life;
 mod options;
-mod processes;
 mod tally;
 
 use std::fmt::Write as _;
@@ -21,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use seckill_tests::check::Check;
 use seckill_tests::http::{Api, sale_form};
 use seckill_tests::progress;
 use tokio::sync::Mutex;
@@ -28,7 +28,6 @@ use tokio::task::JoinSet;
 
 use buyers::Crowd;
 use calm::Calm;
-use checks::Check;
 use client::Client;
 use cloud::Cloud;
 pub use options::Options;

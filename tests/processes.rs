@@ -1,33 +1,34 @@
-//! Processes as Linux shows them in `/proc`: whose children they are, whether they live, and how they are killed.
+//! Processes as Linux shows them in `/proc`: whose children they are, whether they live, what they have used, and how they are killed.
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A process, told from a later one with the same number by when it started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     pid: i32,
     started: u64,
     /// The file name of its program.
-    pub(crate) program: String,
+    pub program: String,
 }
 
 impl Process {
     /// Whether it still runs.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.is_dead)
     }
 
     /// `kill -9`. False if it had ended before.
-    pub(crate) fn kill(&self) -> bool {
+    pub fn kill(&self) -> bool {
         self.is_alive() && signal(self.pid, Signal::KILL)
     }
 }
 
 /// Asks a process to end, as `kill` does.
-pub(crate) fn terminate(pid: u32) -> bool {
+pub fn terminate(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| signal(pid, Signal::TERM))
 }
 
@@ -36,7 +37,7 @@ fn signal(pid: i32, signal: Signal) -> bool {
 }
 
 /// The children of a process that run a program other than its own: a child that has just been forked still runs that.
-pub(crate) fn children_of(parent: u32) -> Vec<Process> {
+pub fn children_of(parent: u32) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let own = program(parent);
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -51,13 +52,24 @@ pub(crate) fn children_of(parent: u32) -> Vec<Process> {
     children
 }
 
+/// Processor time, user's and system's, that those children have used that run this program. One that has ended is not counted any more.
+pub fn cpu_of_children(parent: u32, program: &str) -> Duration {
+    let children = children_of(parent).into_iter().filter(|child| child.program == program);
+    children.filter_map(|child| Some(stat(child.pid)?.cpu)).sum()
+}
+
 fn program(pid: u32) -> Option<String> {
     let path = fs::read_link(Path::new("/proc").join(pid.to_string()).join("exe")).ok()?;
     path.file_name()?.to_str().map(str::to_owned)
 }
 
+/// A clock tick of `/proc`: a hundredth of a second on every machine that Linux runs on today.
+const TICK: Duration = Duration::from_millis(10);
+
 struct Stat {
     parent: u32,
+    /// Used so far, by the program and by the system for it.
+    cpu: Duration,
     /// In clock ticks since the machine started.
     started: u64,
     /// Ended, and its parent has not asked how.
@@ -73,7 +85,9 @@ fn parse(text: &str) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let is_dead = matches!(*fields.first()?, "Z" | "X");
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()?, is_dead })
+    let number = |place: usize| fields.get(place)?.parse::<u32>().ok();
+    let cpu = TICK * number(11)?.saturating_add(number(12)?);
+    Some(Stat { parent: number(1)?, cpu, started: fields.get(19)?.parse().ok()?, is_dead })
 }
 
 #[cfg(test)]
@@ -84,9 +98,10 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_does_not_confuse() {
-        let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 1000 1 18446744073709551615";
+        let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 98765 1000 1 18446744073709551615";
         let stat = parse(text).unwrap();
         assert_eq!((stat.parent, stat.started, stat.is_dead), (7, 98_765, false));
+        assert_eq!(stat.cpu, Duration::from_millis(420));
         assert!(parse(&text.replace(" S ", " Z ")).unwrap().is_dead);
         assert!(parse("").is_none() && parse("1 (x) S 1").is_none());
     }
@@ -100,5 +115,18 @@ mod tests {
         assert!(child.is_alive() && child.kill());
         sleeper.wait().unwrap();
         assert!(!child.is_alive() && !child.kill(), "its number may be another's by now");
+    }
+
+    #[test]
+    fn what_a_child_works_is_counted() {
+        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let program = children_of(std::process::id()).into_iter().find(|child| child.pid.unsigned_abs() == busy.id());
+        let program = program.unwrap().program;
+        std::thread::sleep(Duration::from_millis(500));
+        let used = cpu_of_children(std::process::id(), &program);
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert!(used >= Duration::from_millis(50) && used < Duration::from_secs(1), "{used:?}");
+        assert_eq!(cpu_of_children(std::process::id(), "no such program"), Duration::ZERO);
     }
 }

@@ -1,0 +1,135 @@
+//! What a sale costs, line by line, in dollars.
+
+use bench::costs::Costs;
+use figures::float;
+
+use crate::design::{Design, Writes};
+use crate::facts::{
+    GB_SECOND, HTTP_REQUESTS, INVOCATIONS, LOG_BYTES_PER_PRESS, LOG_GB, NEW_TABLE_WRITES, PROVISIONED_GB_SECOND,
+    QUEUE_REQUESTS, READS, SCHEDULE, SCHEDULES, TRACED_PERCENT, TRACES, WARM_WRITE, WRITE, WRITES,
+};
+use crate::orders::BATCH;
+use crate::plan::refreshes;
+use crate::sale::Sale;
+use crate::simulate::{Capacity, Outcome};
+
+/// Gigabytes of a function, as the template says.
+const MEMORY_GB: f64 = 0.25;
+/// Sale and pages that each running function reads a second, beside what refusals read: the sale once a second, half a unit.
+const SALE_READS_PER_SECOND: f64 = 0.5;
+/// Provisioned concurrency is there from a little before the sale to a little after it.
+const PROVISIONED_SECONDS: f64 = 900.0;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// What is paid for.
+    pub what: &'static str,
+    /// How much of it.
+    pub quantity: f64,
+    /// Dollars.
+    pub dollars: f64,
+}
+
+/// What is paid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bill {
+    /// For selling: it would not work without.
+    pub selling: Vec<Line>,
+    /// For watching: logs and traces.
+    pub watching: Vec<Line>,
+    /// For being ready when the first buyers come.
+    pub readiness: Vec<Line>,
+}
+
+impl Bill {
+    /// For selling alone.
+    pub fn for_selling(&self) -> f64 {
+        sum(&self.selling)
+    }
+
+    /// Everything.
+    pub fn total(&self) -> f64 {
+        sum(&self.selling) + sum(&self.watching) + sum(&self.readiness)
+    }
+}
+
+fn sum(lines: &[Line]) -> f64 {
+    lines.iter().map(|line| line.dollars).sum()
+}
+
+/// Makes the bill of a sale that went as `outcome` says.
+pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity: Capacity, outcome: &Outcome) -> Bill {
+    const MILLION: f64 = 1e6;
+    let presses = float(outcome.all(|second| second.presses));
+    let accepted = float(outcome.all(|second| second.accepted));
+    // What is not paid returns, and is sold again after the crowd, until everything is paid or nobody is left.
+    let (orders, unpaid) = match design {
+        Design::Buckets if accepted >= f64::from(sale.units) => (sale.orders(), sale.orders() - f64::from(sale.units)),
+        _ => (accepted, 0.0),
+    };
+    let unpaid = unpaid.max(0.0);
+    let paid = orders - unpaid;
+    let again = orders - accepted;
+    let life = match design {
+        // Movements of units write a row each: taken, then sold or returned.
+        Design::Buckets => {
+            again * costs.press.write_units
+                + orders * writes.order
+                + paid * (costs.payment.write_units + costs.deadline_of_paid.write_units + costs.movement.write_units)
+                + unpaid * (costs.deadline_of_unpaid.write_units + costs.movement.write_units)
+        }
+        // An order, a payment, the end of it: one write each.
+        Design::Counter => orders * (writes.order + 2.0),
+        Design::Transaction => orders * 2.0,
+    };
+    let reads: f64 = match design {
+        Design::Buckets => {
+            let each = refreshes(costs) + SALE_READS_PER_SECOND;
+            outcome.seconds.iter().map(|second| second.environments * each).sum::<f64>()
+                + orders * reads_of_order(costs)
+        }
+        Design::Counter | Design::Transaction => 0.0,
+    };
+    // A look at the order, a payment started and its notice, for each order that is paid; a look for the others.
+    let other_requests = orders + 2.0 * paid;
+    let batches = orders / BATCH;
+    let invocations = presses + other_requests + 2.0 * batches + orders;
+    let other_ms = other_requests * 3.0 * WRITE.p50_ms
+        + batches * (2.0 * WRITE.p50_ms + SCHEDULE.p50_ms)
+        + orders * 3.0 * WRITE.p50_ms;
+    let gb_seconds = (outcome.billed_ms + other_ms) / 1_000.0 * MEMORY_GB;
+    let write_units = outcome.writes + life;
+    let per_million = |what, quantity: f64, price: f64| Line { what, quantity, dollars: quantity / MILLION * price };
+    let selling = vec![
+        per_million("requests to the API", presses + other_requests, HTTP_REQUESTS),
+        per_million("invocations", invocations, INVOCATIONS),
+        Line { what: "gigabyte-seconds of functions", quantity: gb_seconds, dollars: gb_seconds * GB_SECOND },
+        per_million("write units", write_units, WRITES),
+        per_million("read units", reads, READS),
+        // Sent one by one; received and deleted in batches.
+        per_million("requests to the queue", again + accepted + 2.0 * batches, QUEUE_REQUESTS),
+        per_million("schedules", orders, SCHEDULES),
+    ];
+    let log_gb = presses * LOG_BYTES_PER_PRESS / 1e9;
+    let watching = vec![
+        Line { what: "gigabytes of logs", quantity: log_gb, dollars: log_gb * LOG_GB },
+        per_million("traces", invocations * TRACED_PERCENT / 100.0, TRACES),
+    ];
+    let warmed = f64::from(capacity.warm_writes.saturating_sub(NEW_TABLE_WRITES)) * 2.0;
+    let provisioned = f64::from(capacity.provisioned) * MEMORY_GB * PROVISIONED_SECONDS;
+    let readiness = vec![
+        Line { what: "write units a second, warmed (once)", quantity: warmed, dollars: warmed * WARM_WRITE },
+        Line {
+            what: "gigabyte-seconds provisioned (15 min)",
+            quantity: provisioned,
+            dollars: provisioned * PROVISIONED_GB_SECOND,
+        },
+    ];
+    Bill { selling, watching, readiness: readiness.into_iter().filter(|line| line.quantity > 0.0).collect() }
+}
+
+/// What is read on the way of one order.
+fn reads_of_order(costs: &Costs) -> f64 {
+    costs.order.read_units + costs.payment.read_units
+}
