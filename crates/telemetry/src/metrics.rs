@@ -5,14 +5,25 @@
 //! dimension goes with the first.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The namespace of every metric.
-pub const NAMESPACE: &str = "Seckill";
+/// The namespace of every metric, unless the environment names one.
+const NAMESPACE: &str = "Seckill";
+/// The one that was named: stages in one account must not be summed up with each other.
+static NAMED: OnceLock<String> = OnceLock::new();
+
+/// Names the namespace, once and for all.
+pub(crate) fn name(namespace: String) {
+    let _ = NAMED.set(namespace);
+}
+
+fn namespace() -> &'static str {
+    NAMED.get().map_or(NAMESPACE, String::as_str)
+}
 
 /// CloudWatch takes at most so many values of a metric in one line.
 const VALUES_PER_LINE: usize = 100;
@@ -286,7 +297,7 @@ impl Metrics {
                 None => json!([[]]),
                 Some(dimension) => json!([[], [dimension]]),
             };
-            json!({"Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": definitions})
+            json!({"Namespace": namespace(), "Dimensions": dimensions, "Metrics": definitions})
         };
         let directives: Vec<Value> = directives.into_iter().map(directive).collect();
         line.insert("_aws".to_owned(), json!({"Timestamp": self.at.as_millisecond(), "CloudWatchMetrics": directives}));
