@@ -31,12 +31,14 @@ use local_cloud::wire::{Call, Fault, Wire};
 use providers::Providers;
 use store::{Names, Store};
 
+use crate::second_engine;
+
 /// When the tests' sales start: 11 November 2026, 00:00 in China.
 pub const START_MS: i64 = 1_794_326_400_000;
 /// The salt of buyers' keys.
 pub const SALT: &str = "salt";
 
-static STACK: LazyLock<Stack> = LazyLock::new(|| {
+pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
     template::read(&path, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"))
 });
@@ -325,7 +327,10 @@ impl World {
 pub async fn engines(clock: &Clock) -> Cloud {
     let cloud = Cloud::in_memory(clock.clone()).unwrap();
     cloud.provision(&STACK).await.unwrap();
-    cloud
+    match second_engine::beside(&STACK) {
+        None => cloud,
+        Some(hear) => cloud.with_witness(hear),
+    }
 }
 
 /// The names of the template's tables and queues. order-consumer's environment has every one that any function has.
@@ -394,6 +399,11 @@ pub fn form(stock: u32, limit: u32) -> SaleForm {
             laid_out: 0,
         }],
     }
+}
+
+/// A function's name, as the template deploys it.
+pub fn name_of(binary: &str) -> String {
+    function(binary).name.clone()
 }
 
 /// How long a function may run, as the template says.

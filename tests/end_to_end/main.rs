@@ -11,5 +11,6 @@
 mod bad_input;
 mod crowd;
 mod life;
+mod logs;
 mod payments;
 mod shop;
