@@ -63,7 +63,7 @@ FUNCTIONS := $(notdir $(wildcard functions/*))
 BOOTSTRAPS := target/release
 bootstraps:
 	@echo "Building the bootstraps (the first time takes many minutes: each is linked as a whole)..."
-	@cargo build --release $(foreach name,$(FUNCTIONS) bench-minimal,--bin $(name))
+	@cargo build --release $(foreach name,$(FUNCTIONS) minimal,--bin $(name))
 
 rie: build-local bootstraps ## Run every bootstrap under AWS's Runtime Interface Emulator, on the events of tests/events
 	@venv=$$(infra/tools/venv.sh sam) && $$venv/bin/python infra/tools/rie.py $(BOOTSTRAPS) target/debug/seckill-local

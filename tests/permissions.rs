@@ -19,18 +19,36 @@ fn folder() -> Option<PathBuf> {
 
 /// Keeps what functions have used so far.
 pub fn keep(policies: &Policies) {
-    let Some(folder) = folder() else { return };
     static KEPT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = KEPT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    keep_as(&number.to_string(), policies);
+}
+
+/// Keeps, when it is dropped, what handlers in this process have used so far.
+#[derive(Debug)]
+pub struct Keeper;
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        keep_as("here", &POLICIES);
+    }
+}
+
+fn keep_as(name: &str, policies: &Policies) {
+    let Some(folder) = folder() else { return };
     std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join(format!("{}-{number}.json", std::process::id()));
-    std::fs::write(file, serde_json::to_vec(&policies.used()).unwrap()).unwrap();
+    // Whole or not at all: tests of one process may end at the same time.
+    let file = folder.join(format!("{}-{name}.json", std::process::id()));
+    let part = folder.join(format!("{}-{name}-{:?}.part", std::process::id(), std::thread::current().id()));
+    std::fs::write(&part, serde_json::to_vec(&policies.used()).unwrap()).unwrap();
+    std::fs::rename(part, file).unwrap();
 }
 
 /// Everything that was kept, and by how many runs.
 pub fn kept() -> (usize, BTreeSet<Used>) {
     let folder = folder().expect("PERMISSIONS_SEEN names the folder");
-    let files: Vec<_> = std::fs::read_dir(&folder).into_iter().flatten().map(|file| file.unwrap().path()).collect();
+    let files = std::fs::read_dir(&folder).into_iter().flatten().map(|file| file.unwrap().path());
+    let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|extension| extension == "json")).collect();
     let used =
         files.iter().flat_map(|file| -> Vec<Used> { serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap() });
     (files.len(), used.collect())

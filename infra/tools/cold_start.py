@@ -1,4 +1,4 @@
-"""What a function's start and its answers cost, measured in one run beside a minimal function of the same profile (infra/bench/src/bin/bench-minimal.rs).
+"""What a function's start and its answers cost, measured in one run beside a minimal function of the same profile (infra/minimal).
 
 Usage: cold_start.py BINARIES LOCAL_CLOUD [STARTS]. Each bootstrap is started over and over, by turns with the others, behind a Runtime API that does nothing but
 hand out events; DynamoDB and SQS are the local cloud's engines behind TLS, with the system's root certificates to be read. Times are of the machine; CPU time is
@@ -180,7 +180,7 @@ def measure(cloud: LocalCloud, binaries: pathlib.Path, work: pathlib.Path, start
               "AWS_SESSION_TOKEN": "local", "SSL_CERT_FILE": str(roots), "AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "256",
               "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST", "AWS_LAMBDA_LOG_STREAM_NAME": "s", "AWS_LAMBDA_LOG_GROUP_NAME": "g"}
     functions = {function["binary"]: {**common, **function["environment"], "AWS_ACCESS_KEY_ID": function["accessKeyId"]} for function in cloud.stack["functions"]}
-    minimal = "bench-minimal"
+    minimal = "minimal"
     functions[minimal] = {**common, "STOCK_TABLE": functions["seckill"]["STOCK_TABLE"], "AWS_ACCESS_KEY_ID": ROOT_ACCESS_KEY_ID}
 
     init: dict[str, list[float]] = {name: [] for name in functions}

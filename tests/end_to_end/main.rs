@@ -12,5 +12,6 @@ mod bad_input;
 mod crowd;
 mod life;
 mod logs;
+mod operator;
 mod payments;
 mod shop;
