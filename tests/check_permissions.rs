@@ -4,7 +4,24 @@
 
 use std::process::ExitCode;
 
+use local_cloud::iam::Unused;
 use seckill_tests::permissions::{POLICIES, kept};
+
+/// Needed in a race that no test brings about yet: another request closes the order between timeout-check's question to the provider and the answer that it was paid, so
+/// that timeout-check has to look for units to revive it. And a message whose purchase has lost its claim, whose units order-consumer returns.
+const NOT_PROVOKED: [(&str, &str, &str); 5] = [
+    ("TimeoutCheckFunction", "dynamodb:BatchGetItem", "StockTable"),
+    ("TimeoutCheckFunction", "dynamodb:GetItem", "LedgerTable"),
+    ("TimeoutCheckFunction", "dynamodb:Query", "SalesTable"),
+    ("TimeoutCheckFunction", "dynamodb:GetItem", "AvailabilityTable"),
+    ("OrderConsumerFunction", "dynamodb:UpdateItem", "StockTable"),
+];
+
+fn is_known(grant: &Unused) -> bool {
+    NOT_PROVOKED.iter().any(|(function, action, table)| {
+        grant.function.ends_with(function) && grant.action == *action && grant.resource.ends_with(table)
+    })
+}
 
 fn main() -> ExitCode {
     let (runs, used) = kept();
@@ -14,7 +31,10 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    let unused = POLICIES.unused(&used);
+    let (known, unused): (Vec<_>, Vec<_>) = POLICIES.unused(&used).into_iter().partition(is_known);
+    for grant in &known {
+        println!("not provoked by any test yet: {grant}");
+    }
     for grant in &unused {
         eprintln!("{grant}");
     }
