@@ -1,6 +1,7 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth plan load bench-compare
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth \
+	audit reconcile build deploy destroy bootstraps lint-template rie rehearse engines cold-start plan load bench-compare
 
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,8 +13,12 @@ build-local: ## Build the functions and the local cloud for this machine
 run: build-local ## Run the whole system on this machine (PORT=3000, DATA_DIR=.local, ARGS="--fresh --logs seckill")
 	@target/debug/seckill-local $(ARGS)
 
-test: build-local ## Run all tests
-	@cargo nextest run --workspace
+# What functions did under their policies is kept by the tests that run them, and held against the template afterwards.
+SEEN := target/permissions
+test: build-local ## Run all tests, and check that every permission that the template grants is needed
+	@rm -rf $(SEEN)
+	@PERMISSIONS_SEEN=$(SEEN) cargo nextest run --workspace
+	@PERMISSIONS_SEEN=$(SEEN) target/debug/check-permissions
 
 check: ## Format, lints and documentation, as CI checks them
 	@cargo fmt --all --check
@@ -23,11 +28,55 @@ check: ## Format, lints and documentation, as CI checks them
 fmt: ## Format the code
 	@cargo fmt --all
 
-dead-letters: build-local ## Show what could not be handled, and why (BASE_URL=http://127.0.0.1:3000)
-	@target/debug/seckill-ops dead-letters
+# An operator's commands are about the local cloud at BASE_URL (default http://127.0.0.1:3000), or about the stage in STAGE.
+OUTPUTS = target/outputs-$(STAGE).json
+AT = $(if $(STAGE),--outputs $(OUTPUTS))
+ops = $(if $(STAGE),infra/stage.sh outputs >$(OUTPUTS) &&) target/debug/seckill-ops
 
-redrive: build-local ## Show the dead letters and send them again
-	@target/debug/seckill-ops redrive
+dead-letters: build-local ## Show what could not be handled, and why (STAGE=prod)
+	@$(ops) dead-letters $(AT)
+
+redrive: build-local ## Show the dead letters and send them again (STAGE=prod)
+	@$(ops) redrive $(AT)
+
+audit: build-local ## Prove that a sale's units add up (SALE=..., STAGE=prod with ADMIN_TOKEN)
+	@$(if $(SALE),,echo "Which sale? Say SALE=..." >&2; exit 1)
+	@$(ops) audit $(SALE) $(AT)
+
+reconcile: build-local ## Have reconcile walk now, and print what it did (STAGE=prod)
+	@$(if $(STAGE),infra/stage.sh reconcile,target/debug/seckill-ops reconcile)
+
+build: ## Build the functions for Lambda (ARCH=arm64 or x86_64)
+	@infra/stage.sh build
+
+deploy: ## Build, then deploy a stage; the first time SAM asks for its parameters (STAGE=dev)
+	@infra/stage.sh deploy
+
+destroy: ## Delete a stage with everything in it (STAGE=dev)
+	@infra/stage.sh destroy
+
+lint-template: ## Check template.yaml with SAM, cfn-lint and a security linter
+	@infra/tools/lint-template.sh
+
+# What Lambda would start, for this machine, all in one build: the functions, and the minimal one that they are measured beside.
+FUNCTIONS := $(notdir $(wildcard functions/*))
+BOOTSTRAPS := target/release
+bootstraps:
+	@echo "Building the bootstraps (the first time takes many minutes: each is linked as a whole)..."
+	@cargo build --release $(foreach name,$(FUNCTIONS) minimal,--bin $(name))
+
+rie: build-local bootstraps ## Run every bootstrap under AWS's Runtime Interface Emulator, on the events of tests/events
+	@venv=$$(infra/tools/venv.sh sam) && $$venv/bin/python infra/tools/rie.py $(BOOTSTRAPS) target/debug/seckill-local
+
+rehearse: build-local bootstraps ## Deploy template.yaml on an emulator of AWS, and live a sale there
+	@venv=$$(infra/tools/venv.sh sam) && ministack=$$(infra/tools/venv.sh ministack) && \
+		$$venv/bin/python infra/tools/rehearse.py $(BOOTSTRAPS) target/debug/seckill-local $$ministack/bin/ministack
+
+engines: ## Run the flows' tests with every DynamoDB call on two other engines as well, and compare the answers
+	@infra/tools/engines.sh
+
+cold-start: build-local bootstraps ## Measure each bootstrap's size, start and first answer beside a minimal function
+	@python3 infra/tools/cold_start.py $(BOOTSTRAPS) target/debug/seckill-local
 
 agree: ## Run the SQS and Scheduler cases against ministack too, and compare
 	@infra/local/agree.sh

@@ -31,12 +31,14 @@ use local_cloud::wire::{Call, Fault, Wire};
 use providers::Providers;
 use store::{Names, Store};
 
+use crate::{permissions, second_engine};
+
 /// When the tests' sales start: 11 November 2026, 00:00 in China.
 pub const START_MS: i64 = 1_794_326_400_000;
 /// The salt of buyers' keys.
 pub const SALT: &str = "salt";
 
-static STACK: LazyLock<Stack> = LazyLock::new(|| {
+pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
     template::read(&path, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"))
 });
@@ -54,6 +56,7 @@ pub struct World {
     names: Names,
     position: Mutex<Option<SequenceNumber>>,
     random: Mutex<u32>,
+    _used: permissions::Keeper,
 }
 
 impl World {
@@ -83,7 +86,21 @@ impl World {
             names: names(),
             position: Mutex::default(),
             random: Mutex::new(1),
+            _used: permissions::Keeper,
         }
+    }
+
+    /// The store as a function has it: under its permissions, and no others.
+    fn store_of(&self, binary: &str) -> Store {
+        Store::new(&self.config_of(binary), self.names.clone())
+    }
+
+    fn providers_of(&self, binary: &str) -> Providers {
+        providers(&self.config_of(binary), &self.wire)
+    }
+
+    fn config_of(&self, binary: &str) -> SdkConfig {
+        self.wire.of_function(&permissions::POLICIES, &name_of(binary)).sdk_config()
     }
 
     /// The same engines, over another wire.
@@ -166,7 +183,7 @@ impl World {
 
     /// A running `seckill` function.
     pub fn environment(&self) -> Seckill {
-        Seckill::new(self.store.clone())
+        Seckill::new(self.store_of("seckill"))
     }
 
     /// What a buyer asks for now.
@@ -200,7 +217,7 @@ impl World {
     pub async fn consume(&self) -> usize {
         let queue = self.names.orders_queue_url.clone();
         let name = local_cloud::engine::sqs::Sqs::name_of(&queue).to_owned();
-        let sales = Sales::default();
+        let (store, sales) = (self.store_of("order-consumer"), Sales::default());
         let mut handled = 0;
         loop {
             let batch = self.cloud.sqs.receive(&name, Receive { max: 10, ..Receive::default() }).await.unwrap();
@@ -209,7 +226,7 @@ impl World {
             }
             for message in batch {
                 let order: OrderMessage = serde_json::from_str(&message.body).unwrap();
-                if place_order(&self.store, &sales, &order, self.now()).await.is_ok() {
+                if place_order(&store, &sales, &order, self.now()).await.is_ok() {
                     self.cloud.sqs.delete(&name, &message.receipt_handle).await.unwrap();
                     handled += 1;
                 }
@@ -219,6 +236,7 @@ impl World {
 
     /// The stock's stream is read to its end, as `availability` would.
     pub async fn stream(&self) -> usize {
+        let store = self.store_of("availability");
         let mut handled = 0;
         loop {
             let after = self.position.lock().unwrap().clone();
@@ -227,19 +245,20 @@ impl World {
             let last = last.sequence_number.clone();
             let changes: Vec<StockChange> = records.iter().map(|record| stock_change(&record.event)).collect();
             handled += changes.len();
-            stock_moved(&self.store, changes).await.unwrap();
+            stock_moved(&store, changes).await.unwrap();
             *self.position.lock().unwrap() = Some(last);
         }
     }
 
     /// Deadlines that are due are looked at, as timeout-check would. Returns how many.
     pub async fn deadlines(&self) -> usize {
+        let (store, providers) = (self.store_of("timeout-check"), self.providers_of("timeout-check"));
         let mut handled = 0;
         for firing in self.cloud.scheduler.due(self.clock.now_ms()).await.unwrap() {
             let Ok(input) = serde_json::from_str::<DeadlineInput>(firing.target.input.as_deref().unwrap_or("")) else {
                 continue;
             };
-            if close(&self.store, &self.providers, &input.order_id, Cause::Deadline, self.now()).await.is_ok() {
+            if close(&store, &providers, &input.order_id, Cause::Deadline, self.now()).await.is_ok() {
                 self.cloud.scheduler.fired(&firing).await.unwrap();
                 handled += 1;
             } else {
@@ -255,7 +274,8 @@ impl World {
     }
 
     pub async fn reconcile(&self) -> flows::reconcile::Report {
-        flows::reconcile::reconcile(&self.store, &self.providers, self.now()).await.unwrap()
+        let (store, providers) = (self.store_of("reconcile"), self.providers_of("reconcile"));
+        flows::reconcile::reconcile(&store, &providers, self.now()).await.unwrap()
     }
 
     pub async fn order(&self, id: &OrderId) -> Option<Order> {
@@ -325,7 +345,10 @@ impl World {
 pub async fn engines(clock: &Clock) -> Cloud {
     let cloud = Cloud::in_memory(clock.clone()).unwrap();
     cloud.provision(&STACK).await.unwrap();
-    cloud
+    match second_engine::beside(&STACK) {
+        None => cloud,
+        Some(hear) => cloud.with_witness(hear),
+    }
 }
 
 /// The names of the template's tables and queues. order-consumer's environment has every one that any function has.
@@ -394,6 +417,11 @@ pub fn form(stock: u32, limit: u32) -> SaleForm {
             laid_out: 0,
         }],
     }
+}
+
+/// A function's name, as the template deploys it.
+pub fn name_of(binary: &str) -> String {
+    function(binary).name.clone()
 }
 
 /// How long a function may run, as the template says.

@@ -4,7 +4,6 @@
 # the reason. The script fails if another case fails, or if a known difference is gone.
 set -eu
 
-MINISTACK=1.5.33
 PORT="${PORT:-18911}"
 # case | why
 DIFFERENCES='
@@ -20,11 +19,7 @@ cases::sqs::visibility_of_a_message_that_is_not_in_flight_cannot_be_changed | th
 '
 
 cd "$(dirname "$0")/../.."
-venv=.venv/ministack-$MINISTACK
-if [ ! -x "$venv/bin/ministack" ]; then
-    python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "ministack==$MINISTACK"
-fi
+venv=$(infra/tools/venv.sh ministack)
 
 work=$(mktemp -d)
 GATEWAY_PORT=$PORT BIND_HOST=127.0.0.1 "$venv/bin/ministack" >"$work/ministack.log" 2>&1 &
@@ -42,7 +37,7 @@ until curl --silent --output /dev/null "http://127.0.0.1:$PORT/"; do
     sleep 0.3
 done
 
-echo "cases against ministack $MINISTACK (the schedules need about a minute):"
+echo "cases against ministack (the schedules need about a minute):"
 LOCAL_CLOUD_TARGET="http://127.0.0.1:$PORT" NO_COLOR=1 \
     cargo nextest run --workspace --no-fail-fast --test-threads 16 --success-output never \
     --failure-output final --filterset "package(seckill-local) & test(/^cases::/)" >"$work/cases.log" 2>&1 || true

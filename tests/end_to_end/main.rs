@@ -11,5 +11,7 @@
 mod bad_input;
 mod crowd;
 mod life;
+mod logs;
+mod operator;
 mod payments;
 mod shop;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use local_cloud::run::{LocalCloud, Options};
 use seckill_tests::http::{Answer, Api, User, sale_form};
+use seckill_tests::permissions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -46,6 +47,7 @@ impl Shop {
     }
 
     pub(crate) async fn close(self) {
+        permissions::keep(self.cloud.policies());
         self.cloud.stop().await;
     }
 

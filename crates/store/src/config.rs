@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
+use aws_smithy_http_client::tls;
 
 /// A setting that the environment lacks.
 #[derive(Debug, thiserror::Error)]
@@ -88,5 +89,9 @@ pub async fn sdk_config() -> SdkConfig {
         .operation_attempt_timeout(Duration::from_secs(1))
         .operation_timeout(Duration::from_secs(3))
         .build();
-    aws_config::defaults(BehaviorVersion::v2026_01_12()).timeout_config(timeouts).load().await
+    // One for all clients: each of its own would read the system's root certificates again, within the first press.
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc))
+        .build_https();
+    aws_config::defaults(BehaviorVersion::v2026_01_12()).http_client(http).timeout_config(timeouts).load().await
 }

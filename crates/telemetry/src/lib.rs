@@ -22,10 +22,13 @@ pub use metrics::{Metric, Metrics, Sink};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Starts logging to stdout. `RUST_LOG` says what is written; without it `AWS_LAMBDA_LOG_LEVEL`, Lambda's own setting;
+/// Starts logging to stdout, and names the metrics' namespace by `METRICS_NAMESPACE`. `RUST_LOG` says what is written; without it `AWS_LAMBDA_LOG_LEVEL`, Lambda's own setting;
 /// without either, `info` and above. A second call changes nothing.
 pub fn init() {
     let setting = |name| std::env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
+    if let Some(namespace) = setting("METRICS_NAMESPACE") {
+        metrics::name(namespace);
+    }
     let directives = directives(setting("RUST_LOG"), setting("AWS_LAMBDA_LOG_LEVEL"));
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).parse_lossy(directives);
     let subscriber = tracing_subscriber::fmt()

@@ -6,14 +6,25 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The namespace of every metric.
-pub const NAMESPACE: &str = "Seckill";
+/// The namespace of every metric, unless the environment names one.
+const NAMESPACE: &str = "Seckill";
+/// The one that was named: stages in one account must not be summed up with each other.
+static NAMED: OnceLock<String> = OnceLock::new();
+
+/// Names the namespace, once and for all.
+pub(crate) fn name(namespace: String) {
+    let _ = NAMED.set(namespace);
+}
+
+fn namespace() -> &'static str {
+    NAMED.get().map_or(NAMESPACE, String::as_str)
+}
 
 /// CloudWatch takes at most so many values of a metric in one line.
 const VALUES_PER_LINE: usize = 100;
@@ -264,7 +275,8 @@ impl Metrics {
     /// Written straight into the text: every press writes one, also the hundred thousandth that is refused.
     fn line(&self, entries: &[&Entry], fields: &[(&'static str, String)]) -> String {
         let mut line = String::with_capacity(512);
-        // Writing into a string cannot fail. Names, units, dimensions and their values are words of this code: nothing in them is escaped.
+        // Writing into a string cannot fail. Names, units, dimensions and their values are words of this code, the namespace is a stack's name: nothing in them
+        // is escaped.
         let _ = write!(line, r#"{{"_aws":{{"Timestamp":{},"CloudWatchMetrics":["#, self.at.as_millisecond());
         let mut dimensions: Vec<Option<&'static str>> = Vec::with_capacity(entries.len());
         for dimension in entries.iter().map(|entry| entry.metric.dimension()) {
@@ -274,7 +286,7 @@ impl Metrics {
         }
         for (place, dimension) in dimensions.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
-            let _ = write!(line, r#"{comma}{{"Namespace":"{NAMESPACE}","Dimensions":[[]"#);
+            let _ = write!(line, r#"{comma}{{"Namespace":"{}","Dimensions":[[]"#, namespace());
             if let Some(dimension) = dimension {
                 let _ = write!(line, r#",["{dimension}"]"#);
             }

@@ -28,13 +28,14 @@ use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProt
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 
 pub use faults::{Call, Fault, Loss};
 pub use replica::Replica;
 
 use crate::clock::Clock;
 use crate::engine::{Cloud, Consumed, Service};
+use crate::iam::Policies;
 
 /// Calls that are kept for [`Wire::calls`]; the oldest go first.
 const KEPT: usize = 100_000;
@@ -49,6 +50,7 @@ pub struct Wire {
     faults: Option<Faults>,
     replica: Option<Replica>,
     access_key_id: String,
+    policies: Option<Arc<Policies>>,
     record: Arc<Mutex<Record>>,
 }
 
@@ -89,7 +91,14 @@ impl fmt::Debug for Wire {
 impl Wire {
     /// A wire to these engines on which nothing goes wrong.
     pub fn new(cloud: Cloud) -> Self {
-        Self { cloud, faults: None, replica: None, access_key_id: "LOCAL".to_owned(), record: Arc::default() }
+        Self {
+            cloud,
+            faults: None,
+            replica: None,
+            access_key_id: "LOCAL".to_owned(),
+            policies: None,
+            record: Arc::default(),
+        }
     }
 
     /// The same wire, on which `faults` decides what befalls each call.
@@ -107,6 +116,12 @@ impl Wire {
     pub fn with_replica(mut self, replica: Replica) -> Self {
         self.replica = Some(replica);
         self
+    }
+
+    /// The same wire as a function has it: each of its calls is checked against its policy.
+    pub fn of_function(&self, policies: &Arc<Policies>, function_name: &str) -> Self {
+        let access_key_id = crate::iam::access_key_id(function_name);
+        Self { access_key_id, policies: Some(Arc::clone(policies)), ..self.clone() }
     }
 
     /// How many calls are under way that their callers have given up ([`Fault::Late`]).
@@ -166,6 +181,12 @@ impl Wire {
             record.made
         };
         let call = Call::new(service, operation, number, &request);
+        if let Some(policies) = &self.policies
+            && service != Service::Provider
+            && let Err(denied) = policies.authorize(&self.access_key_id, &request)
+        {
+            return Ok(service.error(StatusCode::BAD_REQUEST, "AccessDeniedException", &denied.to_string()));
+        }
         let fault = match &self.faults {
             Some(faults) => faults(&call).await,
             None => Fault::None,

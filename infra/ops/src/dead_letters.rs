@@ -37,11 +37,13 @@ pub enum Kind {
     Deadline,
     /// Changes of stock that could not be told.
     Stock,
+    /// A walk of reconcile that failed, or did not get its turn.
+    Walk,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Order, Kind::Deadline, Kind::Stock];
+    pub const ALL: [Kind; 4] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Walk];
 
     /// What it is, in words.
     pub fn words(self) -> &'static str {
@@ -49,6 +51,7 @@ impl Kind {
             Self::Order => "purchases that did not become orders",
             Self::Deadline => "payment deadlines that could not be kept",
             Self::Stock => "changes of stock that could not be told",
+            Self::Walk => "walks of reconcile that failed or did not get their turn",
         }
     }
 
@@ -58,6 +61,8 @@ impl Kind {
             Self::Order => "sent to the orders queue again",
             // Reconcile looks at every order past its deadline each minute, whatever became of its schedule.
             Self::Deadline => "removed: reconcile closes every overdue order by itself",
+            // Another one begins every minute.
+            Self::Walk => "removed: the next walk does what this one did not",
             // Reconcile compares every page with its buckets; only the ledger's rows of these changes are missing.
             Self::Stock => {
                 "kept: the pages mend themselves, the ledger lacks these rows (see the stream, for 24 hours)"
@@ -70,6 +75,7 @@ impl Kind {
             Self::Order => &target.orders_dead,
             Self::Deadline => &target.timeouts_dead,
             Self::Stock => &target.stream_dead,
+            Self::Walk => &target.reconcile_dead,
         }
     }
 }

@@ -1,4 +1,6 @@
 //! What an operator does from a terminal, against the local cloud or a deployed stage.
 
+pub mod api;
+pub mod audit;
 pub mod dead_letters;
 pub mod target;

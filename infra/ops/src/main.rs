@@ -1,10 +1,13 @@
 //! `seckill-ops`: an operator's commands.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use ops::api::Api;
 use ops::dead_letters::{Kind, Letter, list, redrive};
-use ops::target::{Target, TargetError};
+use ops::target::{self, Target};
+use serde_json::json;
 
 /// Operate a running flash-sale system: the local cloud, or a deployed stage.
 #[derive(Debug, Parser)]
@@ -19,33 +22,52 @@ enum Command {
     DeadLetters(Where),
     /// Show the dead letters and send them again
     Redrive(Where),
+    /// Prove that a sale's units add up; fails if they do not
+    Audit {
+        /// The sale
+        sale: String,
+        /// At a stage: an operator's token, with the scope seckill/admin
+        #[arg(long, env = "ADMIN_TOKEN", hide_env_values = true)]
+        token: Option<String>,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Have reconcile walk now, at the local cloud, instead of at its next minute
+    Reconcile(Where),
 }
 
-/// The local cloud, unless the queues of a stage are given.
+/// The local cloud, unless the outputs of a stage are given.
 #[derive(Debug, Args)]
 struct Where {
     /// Where the local cloud is
     #[arg(long, env = "BASE_URL", default_value = "http://127.0.0.1:3000")]
     base_url: String,
-    /// An output of a stage's stack, as NAME=VALUE; give all four …Url outputs
-    #[arg(long = "output", value_name = "NAME=VALUE", value_parser = output)]
-    outputs: Vec<(String, String)>,
-}
-
-fn output(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
+    /// The outputs of a stage's stack, as `sam list stack-outputs --output json` prints them
+    #[arg(long, value_name = "FILE")]
+    outputs: Option<PathBuf>,
 }
 
 impl Where {
-    async fn target(&self) -> Result<Target, TargetError> {
-        if self.outputs.is_empty() {
-            return Target::local(&self.base_url).await;
+    async fn target(&self) -> Result<Target, Problem> {
+        match &self.outputs {
+            None => Ok(Target::local(&self.base_url).await?),
+            Some(file) => {
+                let outputs = target::read_outputs(file)?;
+                Ok(Target::stage(|name| outputs.get(name).cloned()).await?)
+            }
         }
-        let given = |name: &str| self.outputs.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
-        Target::stage(given).await
+    }
+
+    async fn api(&self, token: Option<String>) -> Result<Api, Problem> {
+        let Some(file) = &self.outputs else { return Ok(Api::of_the_local_cloud(&self.base_url).await?) };
+        let url = target::read_outputs(file)?.remove("ApiUrl").ok_or("the stack has no output ApiUrl")?;
+        let token = token.ok_or("a stage asks who you are: put an operator's token into ADMIN_TOKEN")?;
+        Ok(Api::at(&url)?.with_token(token))
     }
 }
+
+/// What stops a command: its words are for whoever typed it.
+type Problem = Box<dyn std::error::Error>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -58,8 +80,23 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> Result<(), Box<dyn std::error::Error>> {
+async fn run(command: Command) -> Result<(), Problem> {
     match command {
+        Command::Audit { sale, token, place } => {
+            let audit = place.api(token).await?.get(&format!("/admin/sales/{sale}/audit")).await?;
+            let told = ops::audit::tell(&audit);
+            println!("{}", told.text);
+            if !told.is_clean {
+                return Err("the units do not add up, or something was found: see infra/RUNBOOK.md".into());
+            }
+        }
+        Command::Reconcile(place) => {
+            if place.outputs.is_some() {
+                return Err("a stage's reconcile is run by its name: make reconcile STAGE=…".into());
+            }
+            let report = Api::at(&place.base_url)?.post("/_local/invoke/reconcile", &json!({})).await?;
+            println!("{report:#}");
+        }
         Command::DeadLetters(place) => {
             let target = place.target().await?;
             for kind in Kind::ALL {

@@ -1,5 +1,8 @@
 //! Where to operate: the local cloud, found by its address, or a stage, by its outputs and the machine's AWS credentials.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
@@ -18,6 +21,14 @@ pub enum TargetError {
     /// Something else answers there.
     #[error("what answers at {0} is not the local cloud: give its address with --base-url")]
     NotTheLocalCloud(String),
+    /// The outputs' file cannot be read.
+    #[error("{file} is not what `sam list stack-outputs --output json` prints: {why}")]
+    Outputs {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The template does not name a queue.
     #[error("the stack has no output {0}: template.yaml names the queues in its outputs")]
     NoOutput(&'static str),
@@ -36,6 +47,8 @@ pub struct Target {
     pub timeouts_dead: String,
     /// Changes of stock that could not be told.
     pub stream_dead: String,
+    /// Walks of reconcile that failed, or did not get their turn.
+    pub reconcile_dead: String,
 }
 
 impl Target {
@@ -66,9 +79,22 @@ impl Target {
             orders_dead: url("OrdersDeadLettersUrl")?,
             timeouts_dead: url("TimeoutDeadLettersUrl")?,
             stream_dead: url("StockStreamDeadLettersUrl")?,
+            reconcile_dead: url("ReconcileDeadLettersUrl")?,
             config,
         })
     }
+}
+
+/// The outputs of a stack, from SAM's list of them.
+pub fn read_outputs(file: &Path) -> Result<BTreeMap<String, String>, TargetError> {
+    let wrong = |why: String| TargetError::Outputs { file: file.display().to_string(), why };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let list: Vec<Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let text = |output: &Value, key: &str| output.get(key).and_then(Value::as_str).map(str::to_owned);
+    list.iter()
+        .map(|output| text(output, "OutputKey").zip(text(output, "OutputValue")))
+        .map(|pair| pair.ok_or_else(|| wrong("an output without OutputKey or OutputValue".to_owned())))
+        .collect()
 }
 
 async fn local_stack(base_url: &str) -> Result<Value, TargetError> {
@@ -78,4 +104,20 @@ async fn local_stack(base_url: &str) -> Result<Value, TargetError> {
     let answer = client.get(uri).await.map_err(|_| not_running())?;
     let body = answer.into_body().collect().await.map_err(|_| not_running())?.to_bytes();
     serde_json::from_slice(&body).map_err(|_| TargetError::NotTheLocalCloud(base_url.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_outputs;
+
+    #[test]
+    fn outputs_are_read_as_sam_lists_them() {
+        let file = std::env::temp_dir().join(format!("outputs-{}.json", std::process::id()));
+        std::fs::write(&file, r#"[{"OutputKey": "ApiUrl", "OutputValue": "https://x", "Description": "where"}]"#)
+            .unwrap();
+        assert_eq!(read_outputs(&file).unwrap().get("ApiUrl").map(String::as_str), Some("https://x"));
+        std::fs::write(&file, "no such stack").unwrap();
+        assert!(read_outputs(&file).unwrap_err().to_string().contains("sam list stack-outputs"));
+        std::fs::remove_file(&file).unwrap();
+    }
 }

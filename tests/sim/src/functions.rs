@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use aws_config::retry::RetryConfig;
 use domain::Timestamp;
 use local_cloud::clock::Clock;
 use local_cloud::wire::Wire;
-use seckill_tests::world::{SALT, names, providers, timeout_of};
+use providers::Providers;
+use seckill_tests::permissions::POLICIES;
+use seckill_tests::world::{SALT, name_of, names, providers, timeout_of};
 use store::Store;
 use telemetry::Sink;
 
@@ -69,8 +72,9 @@ pub type Environment = (Function, usize);
 pub struct Functions {
     clock: Clock,
     wire: Wire,
-    config: SdkConfig,
-    store: Store,
+    /// How each calls AWS: with its own permissions.
+    configs: Vec<SdkConfig>,
+    stores: Vec<Store>,
     coverage: Arc<Mutex<Coverage>>,
     /// How far the clock of each is off, in milliseconds.
     skews: Vec<i64>,
@@ -83,21 +87,15 @@ pub struct Functions {
 }
 
 impl Functions {
-    pub fn new(
-        clock: Clock,
-        wire: Wire,
-        config: SdkConfig,
-        coverage: Arc<Mutex<Coverage>>,
-        apart_ms: u64,
-        dice: &mut Dice,
-    ) -> Self {
+    pub fn new(clock: Clock, wire: Wire, coverage: Arc<Mutex<Coverage>>, apart_ms: u64, dice: &mut Dice) -> Self {
         let skew = |dice: &mut Dice| dice.below(apart_ms as usize + 1) as i64 - apart_ms as i64 / 2;
         let skews = (0..Function::ALL.len() * ENVIRONMENTS).map(|_| skew(dice)).collect();
+        let configs: Vec<SdkConfig> = Function::ALL.iter().map(|function| config_of(&wire, *function)).collect();
         let mut functions = Self {
             clock,
             wire,
-            store: Store::new(&config, names()),
-            config,
+            stores: configs.iter().map(|config| Store::new(config, names())).collect(),
+            configs,
             coverage,
             skews,
             random: Arc::default(),
@@ -150,46 +148,62 @@ impl Functions {
 
     pub fn timeout_check(&self, number: usize) -> timeout_check::App {
         let clock = self.clock_of((Function::TimeoutCheck, number));
-        let app = timeout_check::App::new(self.store.clone(), providers(&self.config, &self.wire), clock);
+        let app =
+            timeout_check::App::new(self.store(Function::TimeoutCheck), self.providers(Function::TimeoutCheck), clock);
         timeout_check::App { metrics: self.sink(), ..app }
     }
 
     pub fn reconcile(&self, number: usize) -> reconcile::App {
         let clock = self.clock_of((Function::Reconcile, number));
-        let app = reconcile::App::new(self.store.clone(), providers(&self.config, &self.wire), clock);
+        let app = reconcile::App::new(self.store(Function::Reconcile), self.providers(Function::Reconcile), clock);
         reconcile::App { metrics: self.sink(), ..app }
     }
 
     pub fn admin(&self, number: usize) -> admin::App {
-        admin::App::new(self.store.clone(), SALT, self.clock_of((Function::Admin, number)), self.random())
+        admin::App::new(self.store(Function::Admin), SALT, self.clock_of((Function::Admin, number)), self.random())
     }
 
     pub fn availability(&self) -> availability::App {
-        availability::App::new(self.store.clone())
+        availability::App::new(self.store(Function::Availability))
     }
 
     fn new_seckill(&self, number: usize) -> seckill::App {
         let clock = self.clock_of((Function::Seckill, number));
-        let app = seckill::App::new(self.store.clone(), SALT, clock, self.random());
+        let app = seckill::App::new(self.store(Function::Seckill), SALT, clock, self.random());
         seckill::App { metrics: self.sink(), ..app }
     }
 
     fn new_consumer(&self, number: usize) -> order_consumer::App {
-        let app = order_consumer::App::new(self.store.clone(), self.clock_of((Function::OrderConsumer, number)));
+        let app = order_consumer::App::new(
+            self.store(Function::OrderConsumer),
+            self.clock_of((Function::OrderConsumer, number)),
+        );
         order_consumer::App { metrics: self.sink(), ..app }
     }
 
     fn new_notify(&self, number: usize) -> payment_notify::App {
         let clock = self.clock_of((Function::PaymentNotify, number));
-        let app = payment_notify::App::new(self.store.clone(), providers(&self.config, &self.wire), clock);
+        let app = payment_notify::App::new(
+            self.store(Function::PaymentNotify),
+            self.providers(Function::PaymentNotify),
+            clock,
+        );
         payment_notify::App { metrics: self.sink(), ..app }
     }
 
     fn new_shop(&self, number: usize) -> shop::App {
         let clock = self.clock_of((Function::Shop, number));
         let url = Some("https://shop.example".to_owned());
-        let app = shop::App::new(self.store.clone(), providers(&self.config, &self.wire), SALT, url, clock);
+        let app = shop::App::new(self.store(Function::Shop), self.providers(Function::Shop), SALT, url, clock);
         shop::App { metrics: self.sink(), ..app }
+    }
+
+    fn store(&self, function: Function) -> Store {
+        self.stores[function as usize].clone()
+    }
+
+    fn providers(&self, function: Function) -> Providers {
+        providers(&self.configs[function as usize], &self.wire)
     }
 
     fn clock_of(&self, (function, number): Environment) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
@@ -207,4 +221,10 @@ impl Functions {
         let coverage = self.coverage.clone();
         Sink::to(move |line| coverage.lock().unwrap().metrics(line))
     }
+}
+
+/// Each fault reaches the flow itself: what the SDK's own retries get over is tested call by call elsewhere.
+fn config_of(wire: &Wire, function: Function) -> SdkConfig {
+    let wire = wire.of_function(&POLICIES, &name_of(function.name()));
+    wire.sdk_config().to_builder().retry_config(RetryConfig::disabled()).build()
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use aws_config::retry::RetryConfig;
 use domain::ids::{Offer, OrderId};
 use futures::task::noop_waker;
 use local_cloud::clock::Clock;
@@ -131,10 +130,8 @@ impl Sim {
 
         let turns = Turns::default();
         let wire = turns.on(plain);
-        // Each fault reaches the flow itself: what the SDK's own retries get over is tested call by call elsewhere.
-        let config = wire.sdk_config().to_builder().retry_config(RetryConfig::disabled()).build();
         let coverage: Arc<Mutex<Coverage>> = Arc::default();
-        let functions = Functions::new(clock, wire.clone(), config, coverage.clone(), weather.apart_ms, &mut dice);
+        let functions = Functions::new(clock, wire.clone(), coverage.clone(), weather.apart_ms, &mut dice);
         let watch = Watch::new(&observer, &offer).await.unwrap();
         Self {
             seed,

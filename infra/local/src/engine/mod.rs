@@ -15,6 +15,7 @@ pub mod sqs;
 mod worker;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -47,6 +48,15 @@ pub struct Cloud {
     /// The payment providers.
     pub sandbox: Sandbox,
     database: database::Database,
+    witness: Option<Arc<Witness>>,
+}
+
+/// Hears of every DynamoDB call and its answer, one at a time and in the order in which they took effect.
+pub type Hear = dyn Fn(&Request<Bytes>, &Response<Bytes>) + Send + Sync;
+
+struct Witness {
+    turn: tokio::sync::Mutex<()>,
+    hear: Box<Hear>,
 }
 
 /// Why the engines could not be opened.
@@ -114,14 +124,27 @@ impl Cloud {
             clock,
             dynamodb,
             database,
+            witness: None,
         })
+    }
+
+    /// The same engines, with somebody who hears of every DynamoDB call: a second engine can be held against this one.
+    pub fn with_witness(mut self, hear: Box<Hear>) -> Self {
+        self.witness = Some(Arc::new(Witness { turn: tokio::sync::Mutex::new(()), hear }));
+        self
     }
 
     /// Answers one request, as the service it is for would.
     pub async fn call(&self, request: Request<Bytes>) -> Response<Bytes> {
         match Service::of(&request) {
             Some((service @ (Service::DynamoDb | Service::DynamoDbStreams), operation)) => {
-                self.dynamodb.call(service, operation, request.into_body()).await
+                let Some(witness) = &self.witness else {
+                    return self.dynamodb.call(service, operation, request.into_body()).await;
+                };
+                let _turn = witness.turn.lock().await;
+                let response = self.dynamodb.call(service, operation, request.body().clone()).await;
+                (witness.hear)(&request, &response);
+                response
             }
             Some((Service::Sqs, operation)) => self.sqs.call(&operation, request.body()).await,
             Some((Service::Scheduler, _)) => self.scheduler.call(&request).await,

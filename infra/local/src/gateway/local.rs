@@ -152,6 +152,9 @@ impl Inner {
             .map(|function| {
                 json!({
                     "name": function.name,
+                    "binary": function.binary,
+                    "environment": function.environment,
+                    "accessKeyId": crate::iam::access_key_id(&function.name),
                     "timeoutSeconds": function.timeout.as_secs(),
                     "memoryMb": function.memory_mb,
                 })

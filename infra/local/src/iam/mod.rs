@@ -16,11 +16,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use http::Request;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::ACCOUNT;
 use crate::endpoint::{Authorizer, Refused};
-use crate::template::model::{Stack, Statement, WebSocketApi};
+use crate::template::model::{Effect, Origin, Stack, Statement, WebSocketApi};
 use matching::Decision;
 use requests::Access;
 
@@ -84,7 +85,7 @@ impl From<Denied> for Refused {
 }
 
 /// A permission that a function has used.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Used {
     /// The function's name.
     pub function: String,
@@ -96,6 +97,20 @@ pub struct Used {
     pub action_pattern: String,
     /// The statement's resource pattern that allowed it.
     pub resource_pattern: String,
+}
+
+/// A permission that a function has and did not use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("template.yaml:{line}: {function} may {action} on {resource}, and never did")]
+pub struct Unused {
+    /// The statement's line in the template.
+    pub line: usize,
+    /// The function's name.
+    pub function: String,
+    /// The action's pattern.
+    pub action: String,
+    /// The resource's pattern.
+    pub resource: String,
 }
 
 /// Who may do what.
@@ -180,6 +195,34 @@ impl Policies {
     /// What functions have used so far.
     pub fn used(&self) -> Vec<Used> {
         self.used.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// What the template grants in writing and is not in `used`. What SAM and AWS's managed policies add is the services' own business: Lambda polls queues and
+    /// streams, and writes logs and traces, without a call of the function's.
+    pub fn unused(&self, used: &BTreeSet<Used>) -> Vec<Unused> {
+        let used: BTreeSet<_> = used
+            .iter()
+            .map(|used| (&used.function, used.statement, &used.action_pattern, &used.resource_pattern))
+            .collect();
+        let mut unused = Vec::new();
+        for caller in self.callers.values() {
+            for (index, statement) in caller.statements.iter().enumerate() {
+                let Origin::Written(line) = statement.origin else { continue };
+                if statement.effect != Effect::Allow {
+                    continue;
+                }
+                for (action, resource) in
+                    statement.actions.iter().flat_map(|action| statement.resources.iter().map(move |to| (action, to)))
+                {
+                    if !used.contains(&(&caller.function, index, action, resource)) {
+                        let (function, action, resource) = (caller.function.clone(), action.clone(), resource.clone());
+                        unused.push(Unused { line, function, action, resource });
+                    }
+                }
+            }
+        }
+        unused.sort();
+        unused
     }
 
     /// Whether a role may invoke a function: Scheduler asks before it fires. A qualifier at the end of the ARN does not count.

@@ -364,3 +364,15 @@ async fn the_sdks_own_requests_are_understood() {
     assert_eq!(used, ["sqs:SendMessage", "dynamodb:GetItem", "scheduler:CreateSchedule", "iam:PassRole"]);
     endpoint.stop().await;
 }
+
+#[test]
+fn a_grant_that_nothing_used_is_found_with_its_line() {
+    let t = format!("{TABLES}/t");
+    let from_sam = Statement { origin: Origin::Sam("an event"), ..allow(&["sqs:ReceiveMessage"], &["*"]) };
+    let policies = policies(vec![allow(&["dynamodb:PutItem", "dynamodb:DeleteItem"], &[&t]), from_sam]);
+    let words = |used: &BTreeSet<Used>| policies.unused(used).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(words(&BTreeSet::new()).len(), 2, "SAM's own is not asked for");
+    assert_eq!(policies.authorize(&access_key_id("f"), &call("PutItem", json!({"TableName": "t"}))), Ok(()));
+    let used = policies.used().into_iter().collect();
+    assert_eq!(words(&used), [format!("template.yaml:1: f may dynamodb:DeleteItem on {t}, and never did")]);
+}

@@ -47,10 +47,7 @@ fn yaml_and_sections() {
             "Resources: {}\nResurces: {}\n",
             "template.yaml:2: a template has no property Resurces, did you mean Resources?; correct or remove it",
         ),
-        (
-            "Resources: {}\nRules: {}\n",
-            "template.yaml:2: Rules of a template is not supported here; use AllowedValues of a parameter",
-        ),
+        ("Resources: {}\nHooks: {}\n", "template.yaml:2: Hooks of a template is not supported here; leave them out"),
         ("Description: x\n", "template.yaml:1: the template has no Resources; add what it deploys"),
         ("- a\n", "template.yaml:1: a template is a map, this is a list; write `key: value` lines"),
         (

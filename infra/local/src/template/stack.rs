@@ -18,8 +18,9 @@ use crate::{ACCOUNT, REGION, iam};
 
 const TEMPLATE: Shape =
     Shape::new("a template", &["Transform", "Globals", "Parameters", "Mappings", "Conditions", "Resources", "Outputs"])
-        .without_effect(&["AWSTemplateFormatVersion", "Description", "Metadata"])
-        .refused(&[("Rules", "use AllowedValues of a parameter"), ("Hooks", "leave them out")]);
+        // Rules keep a deployment into an account from going wrong; this is none.
+        .without_effect(&["AWSTemplateFormatVersion", "Description", "Metadata", "Rules"])
+        .refused(&[("Hooks", "leave them out")]);
 
 const OUTPUT: Shape = Shape::new("an output", &["Value", "Condition"]).without_effect(&["Description", "Export"]);
 

@@ -1,0 +1,31 @@
+//! An operator sets a sale up, and changes it before anybody can buy.
+
+use crate::shop::{Shop, sale};
+use serde_json::json;
+
+#[tokio::test]
+async fn an_item_that_was_taken_off_a_draft_is_gone_and_the_sale_is_listed_once_it_is_on() {
+    let shop = Shop::open().await;
+    // More units than one page of buckets has: pages are then read together.
+    let one = sale(13_000, 1, 900);
+    let mut two = one.clone();
+    let mut mug = two["items"][0].clone();
+    mug["itemId"] = json!("mug");
+    two["items"].as_array_mut().unwrap().push(mug);
+
+    let created = shop.operator.post("/admin/sales", &two).await;
+    assert_eq!((created.status, created.body["items"].as_array().unwrap().len()), (201, 2), "{created:?}");
+    let path = format!("/admin/sales/{}", created.body["saleId"].as_str().unwrap());
+    let edited = shop.operator.put(&path, &one).await;
+    assert_eq!(edited.status, 200, "{edited:?}");
+    let read = shop.operator.get(&path).await;
+    let items: Vec<_> = read.body["items"].as_array().unwrap().iter().map(|item| item["itemId"].clone()).collect();
+    assert_eq!(items, ["phone"], "{read:?}");
+
+    let preheated = shop.operator.post(&format!("{path}/preheat"), &json!({})).await;
+    assert_eq!(preheated.status, 200, "{preheated:?}");
+    let listed = shop.api.send("GET", "/sales", &[], "").await;
+    let sales: Vec<_> = listed.body["sales"].as_array().unwrap().iter().map(|sale| sale["saleId"].clone()).collect();
+    assert_eq!(sales, [created.body["saleId"].clone()], "{listed:?}");
+    shop.close().await;
+}
