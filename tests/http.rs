@@ -31,11 +31,18 @@ pub type NoAnswer = Box<dyn std::error::Error + Send + Sync>;
 pub struct Api {
     client: Client<HttpConnector, Full<Bytes>>,
     pub base_url: String,
+    /// Whether an answer that is not as `web/openapi.yaml` says is a failure.
+    held_to_contract: bool,
 }
 
 impl Api {
     pub fn new(base_url: String) -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build_http(), base_url }
+        Self { client: Client::builder(TokioExecutor::new()).build_http(), base_url, held_to_contract: false }
+    }
+
+    /// The same, with every answer held against the API's description.
+    pub fn held_to_contract(base_url: String) -> Self {
+        Self { held_to_contract: true, ..Self::new(base_url) }
     }
 
     /// Sends a request as it is. Whoever asks expects an answer.
@@ -63,6 +70,12 @@ impl Api {
         let bytes = body.collect().await?.to_bytes();
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        if self.held_to_contract {
+            let kind = parts.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            if let Some(fault) = crate::contract::fault(method, path, parts.status.as_u16(), kind, &body) {
+                panic!("not as web/openapi.yaml says: {fault}");
+            }
+        }
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 

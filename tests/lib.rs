@@ -10,6 +10,7 @@
 )]
 
 pub mod books;
+pub mod contract;
 pub mod dice;
 pub mod http;
 pub mod knock;

@@ -9,7 +9,9 @@
 )]
 
 mod bad_input;
+mod console;
 mod crowd;
 mod life;
 mod payments;
+mod push;
 mod shop;

@@ -27,7 +27,7 @@ struct Where {
     /// Where the local cloud is
     #[arg(long, env = "BASE_URL", default_value = "http://127.0.0.1:3000")]
     base_url: String,
-    /// An output of a stage's stack, as NAME=VALUE; give all four …Url outputs
+    /// An output of a stage's stack, as NAME=VALUE; give all five queues' …Url outputs
     #[arg(long = "output", value_name = "NAME=VALUE", value_parser = output)]
     outputs: Vec<(String, String)>,
 }
