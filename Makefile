@@ -1,7 +1,8 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
 .PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth \
-	audit reconcile build deploy destroy bootstraps lint-template rie rehearse engines cold-start plan load bench-compare
+	audit reconcile build deploy destroy bootstraps lint-template rie rehearse engines cold-start plan load bench-compare \
+	demo browser fuzz-api publish-web
 
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,6 +13,9 @@ build-local: ## Build the functions and the local cloud for this machine
 
 run: build-local ## Run the whole system on this machine (PORT=3000, DATA_DIR=.local, ARGS="--fresh --logs seckill")
 	@target/debug/seckill-local $(ARGS)
+
+demo: build-local ## Start everything, open a sale in ten seconds and play 2,000 buyers; watch it in the console (PORT=3000, ARGS="--buyers 500")
+	@target/debug/seckill-demo $(ARGS)
 
 # What functions did under their policies is kept by the tests that run them, and held against the template afterwards.
 SEEN := target/permissions
@@ -109,3 +113,13 @@ sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 repla
 sim-teeth: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)
 	@cargo build --workspace --bins --quiet
 	@target/debug/sim-teeth
+
+browser: build-local ## Test the pages in a real browser; pictures are left in tests/output/browser
+	@tests/browser/run.sh
+
+EXAMPLES ?= 20
+fuzz-api: build-local ## Fuzz the running API with schemathesis against web/openapi.yaml (EXAMPLES=20)
+	@EXAMPLES=$(EXAMPLES) python3 tests/fuzz_api.py
+
+publish-web: ## Put the pages into a stage's bucket (STACK=seckill CLIENT_ID=…; needs the AWS CLI)
+	@infra/publish-web.sh

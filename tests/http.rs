@@ -36,6 +36,8 @@ pub type NoAnswer = Box<dyn std::error::Error + Send + Sync>;
 pub struct Api {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     pub base_url: String,
+    /// Whether an answer that is not as `web/openapi.yaml` says is a failure.
+    held_to_contract: bool,
 }
 
 impl Api {
@@ -56,7 +58,12 @@ impl Api {
             false => tls.with_root_certificates(RootCertStore::empty()),
         };
         let connector = HttpsConnector::from((tcp, tls.with_no_client_auth()));
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), base_url })
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), base_url, held_to_contract: false })
+    }
+
+    /// The same, with every answer held against the API's description.
+    pub fn held_to_contract(base_url: String) -> Self {
+        Self { held_to_contract: true, ..Self::new(base_url) }
     }
 
     /// Sends a request as it is. Whoever asks expects an answer.
@@ -84,6 +91,12 @@ impl Api {
         let bytes = body.collect().await?.to_bytes();
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        if self.held_to_contract {
+            let kind = parts.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            if let Some(fault) = crate::contract::fault(method, path, parts.status.as_u16(), kind, &body) {
+                panic!("not as web/openapi.yaml says: {fault}");
+            }
+        }
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 

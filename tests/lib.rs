@@ -11,6 +11,7 @@
 
 pub mod books;
 pub mod check;
+pub mod contract;
 pub mod dice;
 pub mod http;
 pub mod knock;

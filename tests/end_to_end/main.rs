@@ -9,9 +9,11 @@
 )]
 
 mod bad_input;
+mod console;
 mod crowd;
 mod life;
 mod logs;
 mod operator;
 mod payments;
+mod push;
 mod shop;

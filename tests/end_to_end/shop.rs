@@ -41,7 +41,7 @@ impl Shop {
         ];
         let options = Options::parse_from(arguments);
         let cloud = LocalCloud::start(&options).await.unwrap_or_else(|error| panic!("{error}"));
-        let api = Api::new(cloud.base_url());
+        let api = Api::held_to_contract(cloud.base_url());
         let operator = api.user("operator", "seckill/admin").await;
         Self { cloud, api, operator, _data: data }
     }

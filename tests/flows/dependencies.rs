@@ -49,9 +49,17 @@ fn dependencies_point_one_way() {
         "seckill-telemetry",
     ]
     .into();
-    for function in
-        ["seckill", "order-consumer", "payment-notify", "timeout-check", "shop", "admin", "availability", "reconcile"]
-    {
+    for function in [
+        "seckill",
+        "order-consumer",
+        "payment-notify",
+        "timeout-check",
+        "shop",
+        "admin",
+        "availability",
+        "push",
+        "reconcile",
+    ] {
         assert!(ours(function).is_subset(&below_functions), "{function}: {:?}", ours(function));
     }
 }

@@ -8,6 +8,7 @@
     clippy::panic
 )]
 
+mod contract;
 mod costs;
 mod crashes;
 mod crowd;
@@ -17,11 +18,13 @@ mod edges;
 mod guards;
 mod interleavings;
 mod late;
+mod live;
 mod money_crashes;
 mod notices;
 mod outages;
 mod payments;
 mod points;
+mod push;
 mod races;
 mod repairs;
 mod shop;

@@ -102,7 +102,7 @@ impl From<&OrderId> for IdempotencyKey {
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// Writes the lowest `5 * length` bits of `bits`, most significant first.
-fn base32(bits: u128, length: u32) -> String {
+pub(crate) fn base32(bits: u128, length: u32) -> String {
     (0..length)
         .rev()
         .filter_map(|place| {
@@ -112,7 +112,7 @@ fn base32(bits: u128, length: u32) -> String {
         .collect()
 }
 
-fn from_base32(text: &str) -> Option<u128> {
+pub(crate) fn from_base32(text: &str) -> Option<u128> {
     text.bytes().try_fold(0_u128, |bits, byte| {
         let digit = ALPHABET.iter().position(|&letter| letter == byte)?;
         Some((bits << 5) | u128::try_from(digit).ok()?)

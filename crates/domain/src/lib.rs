@@ -12,5 +12,6 @@ pub mod order;
 pub mod payment;
 pub mod repair;
 pub mod sale;
+pub mod ticket;
 
 pub use jiff::Timestamp;

@@ -45,6 +45,18 @@ impl Status {
         }
     }
 
+    /// How far along its life this is. Every event that changes a status takes it further, so the greater of two that were seen is the
+    /// later one, however late either arrived. A purchase that is QUEUED comes before all of them, at 0.
+    pub fn rank(self) -> u32 {
+        match self {
+            Self::PendingPayment => 1,
+            Self::Closed | Self::Failed => 2,
+            Self::Paid => 3,
+            Self::Refunding => 4,
+            Self::Refunded => 5,
+        }
+    }
+
     /// Whether the buyer still has, or may still get, what was ordered: one live order for a buyer and item.
     pub fn is_live(self) -> bool {
         match self {
@@ -217,6 +229,20 @@ impl Order {
     pub fn offer(&self) -> Offer {
         Offer { sale: self.sale.clone(), item: self.item.clone() }
     }
+
+    /// Greater with every change that its buyer can see: the status, and while it waits, the payment that is open. Who is told twice, or
+    /// of a newer state before an older one, keeps the greater. It is read off the order, so it costs nothing to keep.
+    pub fn version(&self) -> u32 {
+        const STATUS: u32 = 1_000;
+        let payment = match &self.payment {
+            Some(open) if !open.closing => 0,
+            Some(_) => 1,
+            None => 2,
+        };
+        // Attempts are few (MAX_ATTEMPTS), so they never reach the next status.
+        let attempts = u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).min(STATUS / 3 - 1);
+        self.status.rank() * STATUS + attempts * 3 + payment
+    }
 }
 
 #[cfg(test)]
@@ -235,6 +261,63 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_change_of_a_status_takes_it_further() {
+        for status in Status::ALL {
+            for event in EVENTS {
+                if let Step::Become(next) = step(status, event) {
+                    assert!(next.rank() > status.rank(), "{status:?} {event:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_change_of_a_payment_is_a_later_version() {
+        let at = Timestamp::UNIX_EPOCH;
+        let buyer = Buyer::parse("ann").unwrap();
+        let new = Order {
+            id: OrderId::new(at, &crate::ids::BuyerKey::of(&buyer, ""), 1),
+            buyer_name: buyer,
+            sale: "s1".parse().unwrap(),
+            item: "phone".parse().unwrap(),
+            item_name: "Phone".into(),
+            quantity: 1,
+            amount: 1,
+            currency: Currency::parse("CNY").unwrap(),
+            bucket: 0,
+            status: Status::PendingPayment,
+            reason: None,
+            created_at: at,
+            pay_by: at,
+            paid_at: None,
+            closed_at: None,
+            refunded_at: None,
+            points_price: None,
+            attempts: Vec::new(),
+            payment: None,
+            paid: None,
+            returned: BTreeSet::new(),
+            trace: None,
+        };
+        let mut seen = vec![new.version()];
+        let mut order = new;
+        for attempt in 0..crate::payment::MAX_ATTEMPTS {
+            order.attempts.push(Attempt { method: crate::payment::Method::Alipay, amount: 1, points: 0 });
+            let attempt = u8::try_from(attempt).unwrap();
+            let open = OpenPayment { attempt, started_at: at, client_ip: String::new(), link: None, closing: false };
+            for payment in [Some(open.clone()), Some(OpenPayment { closing: true, ..open }), None] {
+                order.payment = payment;
+                seen.push(order.version());
+            }
+        }
+        for status in [Status::Closed, Status::Paid, Status::Refunding, Status::Refunded] {
+            order.status = status;
+            seen.push(order.version());
+        }
+        assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! why, never an error of ours. Codes and statuses are in one enum, and every refusal of a flow is mapped in one match.
 
 pub mod body;
+pub mod order;
 pub mod problem;
 pub mod refusals;
 pub mod request;

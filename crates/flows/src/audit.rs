@@ -73,6 +73,16 @@ impl Totals {
         self.held
     }
 
+    /// Units that anybody can have.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Units paid for.
+    pub fn sold(&self) -> u64 {
+        self.sold
+    }
+
     /// What they say of an item.
     pub fn audit(&self, item: &Item) -> ItemAudit {
         let there = self.free + self.held + self.sold;
@@ -111,18 +121,23 @@ pub async fn audit(
     let Some(found) = store.sale(id).await? else { return Ok(None) };
     let mut audits = BTreeMap::new();
     for item in found.items.values() {
-        let offer = Offer { sale: id.clone(), item: item.id.clone() };
-        let mut totals = Totals::default();
-        let mut from = 0;
-        while from < item.layout.buckets() {
-            let to = from.saturating_add(READ_TOGETHER).min(item.layout.buckets());
-            totals.add(item, from, to, &store.buckets(&offer, from..to).await?);
-            from = to;
-        }
-        audits.insert(item.id.clone(), totals.audit(item));
+        audits.insert(item.id.clone(), item_totals(store, id, item).await?.audit(item));
     }
     count_orders(store, id, &mut audits).await?;
     Ok(Some((found, audits)))
+}
+
+/// What an item's buckets add up to.
+pub(crate) async fn item_totals(store: &Store, sale: &SaleId, item: &Item) -> Result<Totals, StoreError> {
+    let offer = Offer { sale: sale.clone(), item: item.id.clone() };
+    let mut totals = Totals::default();
+    let mut from = 0;
+    while from < item.layout.buckets() {
+        let to = from.saturating_add(READ_TOGETHER).min(item.layout.buckets());
+        totals.add(item, from, to, &store.buckets(&offer, from..to).await?);
+        from = to;
+    }
+    Ok(totals)
 }
 
 async fn count_orders(store: &Store, id: &SaleId, audits: &mut BTreeMap<ItemId, ItemAudit>) -> Result<(), StoreError> {

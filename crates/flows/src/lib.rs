@@ -10,6 +10,7 @@ pub mod close;
 pub mod gate;
 pub mod just_now;
 pub mod limits;
+pub mod live;
 pub mod orders;
 pub mod payment_closed;
 pub mod place_order;

@@ -28,6 +28,8 @@ pub struct Names {
     pub ledger: String,
     /// Buyers' points.
     pub accounts: String,
+    /// Open WebSockets.
+    pub connections: String,
     /// The queue of accepted purchases.
     pub orders_queue_url: String,
     /// Where a message that cannot be handled is kept; only order-consumer has it.
@@ -73,6 +75,7 @@ impl Names {
             orders: required("ORDERS_TABLE")?,
             ledger: required("LEDGER_TABLE")?,
             accounts: required("ACCOUNTS_TABLE")?,
+            connections: required("CONNECTIONS_TABLE")?,
             orders_queue_url: required("ORDERS_QUEUE_URL")?,
             dead_letter_url: variable("ORDERS_DEAD_LETTER_URL"),
             shop_queue_url: variable("SHOP_QUEUE_URL").filter(|url| !url.is_empty()),

@@ -8,6 +8,8 @@ mod accounts;
 mod availability;
 mod claims;
 mod config;
+mod connections;
+pub mod dead_letters;
 mod error;
 mod ledger;
 mod messages;

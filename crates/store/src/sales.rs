@@ -15,6 +15,9 @@ const ITEM: &str = "ITEM#";
 /// The one value of `watch`, which puts a sale into the index of sales that are looked after.
 const WATCHED: &str = "1";
 
+/// Pages of sales that are read for a list: 1 MB each, some thousand sales.
+const SALE_PAGES: u32 = 10;
+
 /// What became of a write to a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaleWrite {
@@ -131,6 +134,50 @@ impl Store {
             }
         }
         Ok(found.map(|sale| SaleWithItems { sale, items }))
+    }
+
+    /// All sales, the newest first, at most `most`, and whether there are more. An operator's question, asked rarely: sales are hundreds, and an
+    /// index of all of them would be one more thing to keep true.
+    pub async fn all_sales(&self, most: usize) -> Result<(Vec<SaleWithItems>, bool), StoreError> {
+        const OPERATION: &str = "list all sales";
+        let mut sales: std::collections::BTreeMap<SaleId, Sale> = std::collections::BTreeMap::new();
+        let mut items: Vec<(SaleId, Item)> = Vec::new();
+        let mut after = None;
+        let mut left_over = true;
+        for _ in 0..SALE_PAGES {
+            let output = self
+                .dynamodb
+                .scan()
+                .table_name(&self.names.sales)
+                .set_exclusive_start_key(after.take())
+                .send()
+                .await
+                .map_err(|error| StoreError::of(OPERATION, &error))?;
+            for row in output.items.unwrap_or_default() {
+                let text = |name: &str| row.get(name).and_then(|value| value.as_s().ok()).cloned();
+                match (text("part").as_deref(), text("sale").and_then(|id| SaleId::parse(id).ok())) {
+                    (Some(SALE), Some(id)) => drop(sales.insert(id, read_row(OPERATION, row)?)),
+                    (Some(_), Some(id)) => items.push((id, read_row(OPERATION, row)?)),
+                    _ => return Err(StoreError::unreadable(OPERATION, "a row without a part")),
+                }
+            }
+            after = output.last_evaluated_key;
+            if after.is_none() {
+                left_over = false;
+                break;
+            }
+        }
+        // Ids begin with the time that they were made at.
+        let more = left_over || sales.len() > most;
+        let newest = sales.into_values().rev().take(most);
+        let mut found: Vec<SaleWithItems> =
+            newest.map(|sale| SaleWithItems { sale, items: Default::default() }).collect();
+        for (id, item) in items {
+            if let Some(sale) = found.iter_mut().find(|found| found.sale.id == id) {
+                sale.items.insert(item.id.clone(), item);
+            }
+        }
+        Ok((found, more))
     }
 
     /// The sales that are looked after, by their start. At most one answer of the database's: thousands of sales.

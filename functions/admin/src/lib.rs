@@ -1,9 +1,13 @@
-//! The operator's requests: a sale is set up, laid out, paused, restocked, closed and audited; a buyer is given points.
+//! The operator's requests: a sale is set up, laid out, paused, restocked, closed, watched and audited; a buyer is given points; what could not be
+//! handled is looked at and sent again.
 //!
 //! Every route needs a token with the scope `seckill/admin`; the gateway asks for it, and so does this function.
 
+mod dead_letters;
 mod form;
+mod live;
 mod points;
+mod traffic;
 mod view;
 
 use std::num::NonZeroU32;
@@ -14,17 +18,24 @@ use domain::Timestamp;
 use domain::ids::{ItemId, Offer, SaleId};
 use domain::sale::SaleChange;
 use edge::{Body, Problem, Request, Response, body, request, response};
+use flows::live::Live;
 use flows::{audit, set_up, stock};
 use lambda_http::http::{Method, StatusCode};
 use serde::Deserialize;
 use store::Store;
+use store::dead_letters::DeadLetters;
 
 use crate::form::SaleBody;
-use crate::view::{AuditView, ItemView, SaleView};
+use crate::view::{AuditView, ItemView, SaleView, SalesView};
+
+pub use crate::traffic::Traffic;
 
 /// How long stock is laid out in one request: API Gateway waits 30 seconds. What is left is laid out by preheating again,
 /// or by reconcile.
 const LAY_OUT_FOR: Duration = Duration::from_secs(20);
+
+/// Sales in a list: the newest.
+const LISTED: usize = 100;
 
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -41,12 +52,19 @@ pub struct App {
     pub random: Random,
     /// The deployment's salt of buyers' keys.
     pub salt: String,
+    /// Figures of the moment, as last read.
+    pub live: Live,
+    /// What could not be handled, if this function knows where it is.
+    pub dead_letters: Option<DeadLetters>,
+    /// What the functions measure, if this function knows whom to ask.
+    pub traffic: Option<Traffic>,
 }
 
 impl App {
     /// A function that has just started.
     pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
-        Self { store, clock, random, salt: salt.into() }
+        let live = Live::default();
+        Self { store, clock, random, salt: salt.into(), live, dead_letters: None, traffic: None }
     }
 }
 
@@ -69,6 +87,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
     request::require_operator(request)?;
     let (method, path) = request::route(request);
     match (method, path.as_slice()) {
+        (&Method::GET, ["admin", "sales"]) => list(app).await,
         (&Method::POST, ["admin", "sales"]) => create(app, request).await,
         (&Method::GET, ["admin", "sales", sale]) => read(app, &sale_id(sale)?).await,
         (&Method::PUT, ["admin", "sales", sale]) => edit(app, &sale_id(sale)?, request).await,
@@ -81,6 +100,9 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
             restock(app, &Offer { sale: sale_id(sale)?, item }, request).await
         }
         (&Method::GET, ["admin", "sales", sale, "audit"]) => audit(app, &sale_id(sale)?).await,
+        (&Method::GET, ["admin", "sales", sale, "live"]) => live::show(app, &sale_id(sale)?).await,
+        (&Method::GET, ["admin", "dead-letters"]) => dead_letters::list(app).await,
+        (&Method::POST, ["admin", "dead-letters", kind, "redrive"]) => dead_letters::redrive(app, kind).await,
         (&Method::POST, ["admin", "points"]) => points::credit(app, request).await,
         _ => Err(Problem::not_found()),
     }
@@ -89,6 +111,13 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
 /// A name that no sale can have is a sale that there is not.
 fn sale_id(text: &str) -> Result<SaleId, Problem> {
     SaleId::parse(text).map_err(|_| Problem::unknown_sale())
+}
+
+async fn list(app: &App) -> Result<Response<Body>, Problem> {
+    let now = (app.clock)();
+    let (found, more) = app.store.all_sales(LISTED).await?;
+    let sales = found.iter().map(|found| SaleView::of(found, now)).collect();
+    Ok(response::json(StatusCode::OK, &SalesView { now, sales, more }))
 }
 
 async fn create(app: &App, request: &Request) -> Result<Response<Body>, Problem> {

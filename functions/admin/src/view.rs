@@ -9,6 +9,15 @@ use domain::sale::{Item, Phase, SaleState, SaleWithItems};
 use flows::audit::ItemAudit;
 use serde::Serialize;
 
+/// All sales.
+#[derive(Debug, Serialize)]
+pub(crate) struct SalesView<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) sales: Vec<SaleView<'a>>,
+    /// Whether there are older ones that are not listed.
+    pub(crate) more: bool,
+}
+
 /// A sale.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -120,7 +129,7 @@ impl<'a> AuditView<'a> {
             held: audit.held,
             sold: audit.sold,
             // Every status is there, also with none: a page can show them without knowing them.
-            orders: Status::ALL.iter().map(|status| (status.as_str(), count(audit, *status))).collect(),
+            orders: every_status(&audit.orders),
             drift: audit.drift,
             findings: &audit.findings,
         });
@@ -128,8 +137,9 @@ impl<'a> AuditView<'a> {
     }
 }
 
-fn count(audit: &ItemAudit, status: Status) -> u64 {
-    audit.orders.get(&status).copied().unwrap_or(0)
+/// Orders by status, all of them.
+pub(crate) fn every_status(orders: &BTreeMap<Status, u64>) -> BTreeMap<&'static str, u64> {
+    Status::ALL.iter().map(|status| (status.as_str(), orders.get(status).copied().unwrap_or(0))).collect()
 }
 
 #[cfg(test)]

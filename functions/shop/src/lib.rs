@@ -6,6 +6,7 @@
 mod page;
 mod pay;
 mod return_page;
+mod ticket;
 mod view;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use domain::Timestamp;
 use domain::ids::{BuyerKey, OrderId, SaleId};
 use domain::order::{Reason, Status};
 use domain::sale::{SaleState, SaleWithItems};
+use edge::order::OrderJson;
 use edge::response::Keep;
 use edge::{Body, Code, Problem, Request, Response, request, response};
 use flows::availability::Shelves;
@@ -25,10 +27,13 @@ use providers::Providers;
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
-use crate::view::{OrderJson, OrdersJson, SaleJson, SalesJson};
+use crate::view::{OrdersJson, SaleJson, SalesJson};
 
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Random bits, if the machine has any.
+pub type Random = Arc<dyn Fn() -> Option<u128> + Send + Sync>;
 
 /// What a running function keeps between requests.
 pub struct App {
@@ -48,6 +53,8 @@ pub struct App {
     pub clock: Clock,
     /// Where metrics go.
     pub metrics: Sink,
+    /// Random bits for tickets.
+    pub random: Random,
 }
 
 impl App {
@@ -68,6 +75,7 @@ impl App {
             public_url,
             clock,
             metrics: Sink::stdout(),
+            random: Arc::new(ticket::random),
         }
     }
 }
@@ -95,6 +103,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
         (&Method::POST, ["orders", order, "refund"]) => {
             pay::give_back(app, &buyer(app, request)?, order, request).await
         }
+        (&Method::POST, ["ws-ticket"]) => ticket::make(app, &buyer(app, request)?).await,
         (&Method::GET, ["points"]) => pay::points(app, &buyer(app, request)?).await,
         (&Method::GET, ["payments", provider, "return"]) => return_page::show(app, provider, request).await,
         _ => Err(Problem::not_found()),

@@ -4,6 +4,7 @@ use domain::Timestamp;
 use domain::ids::{BuyerKey, OrderId};
 use domain::order::Order;
 use domain::payment::Method;
+use edge::order::OrderJson;
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
 use flows::refund::{Refund, refund};
 use flows::start_payment::{Ask, NotStarted, Started, start_payment};
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use store::Account;
 use telemetry::{Metric, Metrics};
 
-use crate::view::OrderJson;
 use crate::{App, order_id, try_again};
 
 /// What a buyer sends. The amount is the order's, never the buyer's to say.

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::engine::{Cloud, Service};
 use crate::gateway::Connections;
+use crate::metrics::Metrics;
 
 /// DynamoDB takes 16 MB in one request, and nothing else here takes more.
 const BODY_BYTES: usize = 17 * 1024 * 1024;
@@ -52,24 +53,26 @@ struct Served {
     cloud: Cloud,
     authorizer: Option<Authorizer>,
     connections: Option<Connections>,
+    metrics: Metrics,
 }
 
 impl Endpoint {
     /// Serves `cloud` on a loopback port; 0 is any that is free.
     pub async fn start(cloud: Cloud, port: u16, authorizer: Option<Authorizer>) -> std::io::Result<Self> {
-        Self::start_with(cloud, port, authorizer, None).await
+        Self::start_with(cloud, port, authorizer, None, Metrics::default()).await
     }
 
-    /// The same, with the open WebSockets, so that functions can post to them (`@connections`).
+    /// The same, with the open WebSockets, so that functions can post to them (`@connections`), and what functions have measured.
     pub async fn start_with(
         cloud: Cloud,
         port: u16,
         authorizer: Option<Authorizer>,
         connections: Option<Connections>,
+        metrics: Metrics,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let address = listener.local_addr()?;
-        let router = Router::new().fallback(answer).with_state(Served { cloud, authorizer, connections });
+        let router = Router::new().fallback(answer).with_state(Served { cloud, authorizer, connections, metrics });
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let until_stopped = async {
@@ -120,6 +123,9 @@ async fn answer(State(served): State<Served>, request: Request<Body>) -> Respons
         && let Some(refused) = check(authorizer, service, &request)
     {
         return refused.map(Body::from);
+    }
+    if Metrics::are_asked(&request) {
+        return served.metrics.answer(&request).map(Body::from);
     }
     match &served.connections {
         Some(connections) if Connections::is_management_path(request.uri().path()) => {

@@ -16,6 +16,7 @@ pub mod host;
 mod html;
 pub mod iam;
 pub mod invoke;
+pub mod metrics;
 pub mod run;
 pub mod sandbox;
 pub mod sources;

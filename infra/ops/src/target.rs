@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+use store::dead_letters::{DeadLetters, Queues};
 
 /// Why there is nothing to operate on.
 #[derive(Debug, thiserror::Error)]
@@ -34,21 +35,13 @@ pub enum TargetError {
     NoOutput(&'static str),
 }
 
-/// The queues, and how to reach them.
+/// The system, and how to reach it.
 #[derive(Debug)]
 pub struct Target {
     /// For the SDK's clients.
     pub config: SdkConfig,
-    /// The queue of accepted purchases.
-    pub orders: String,
-    /// Its dead letters.
-    pub orders_dead: String,
-    /// Payment deadlines that could not be kept.
-    pub timeouts_dead: String,
-    /// Changes of stock that could not be told.
-    pub stream_dead: String,
-    /// Walks of reconcile that failed, or did not get their turn.
-    pub reconcile_dead: String,
+    /// What could not be handled.
+    pub dead_letters: DeadLetters,
 }
 
 impl Target {
@@ -74,14 +67,15 @@ impl Target {
 
     fn of(config: SdkConfig, output: impl Fn(&str) -> Option<String>) -> Result<Self, TargetError> {
         let url = |name: &'static str| output(name).ok_or(TargetError::NoOutput(name));
-        Ok(Self {
+        let queues = Queues {
             orders: url("OrdersQueueUrl")?,
             orders_dead: url("OrdersDeadLettersUrl")?,
             timeouts_dead: url("TimeoutDeadLettersUrl")?,
             stream_dead: url("StockStreamDeadLettersUrl")?,
+            push_dead: url("PushDeadLettersUrl")?,
             reconcile_dead: url("ReconcileDeadLettersUrl")?,
-            config,
-        })
+        };
+        Ok(Self { dead_letters: DeadLetters::new(&config, queues), config })
     }
 }
 

@@ -20,6 +20,9 @@ const TOKEN_SECONDS: i64 = 12 * 60 * 60;
 const MAX_TOKEN_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// Runs the function whose name follows.
 const INVOKE: &str = "/_local/invoke/";
+/// What a browser lets the pages do: nothing from elsewhere, and no script that is not a file of theirs.
+const PAGES_MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                         base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 /// Bodies of `/_local` are a few words.
 pub(super) const MAX_LOCAL_BODY_BYTES: usize = 64 * 1024;
 
@@ -217,6 +220,11 @@ async fn file(web: &Path, path: &str) -> Option<Response<Bytes>> {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type(&candidate)));
             // Pages change while one works on them.
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            // As CloudFront sends them, for pages that are served from where the API is.
+            headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGES_MAY));
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+            headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
             return Some(response);
         }
     }

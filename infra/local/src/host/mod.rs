@@ -293,6 +293,13 @@ fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, Strin
         ("TZ", ":UTC".into()),
     ];
     let mut variables = function.environment.clone();
+    // Where the template says that one service is, with that service's own path, it is here too.
+    for (name, value) in &mut variables {
+        if name.starts_with("AWS_ENDPOINT_URL_") {
+            let path = value.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+            *value = format!("{}/{path}", config.endpoint_url).trim_end_matches('/').to_owned();
+        }
+    }
     variables.extend(reserved.map(|(name, value)| (name.to_owned(), value)));
     if let Ok(path) = std::env::var("PATH") {
         variables.insert("PATH".into(), path);

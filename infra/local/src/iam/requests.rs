@@ -39,6 +39,8 @@ pub(super) fn needed(request: &Request<Bytes>, websocket: Option<&WebSocketApi>)
                 "AmazonSQS" => sqs(operation, &body)?,
                 "secretsmanager" => vec![secrets(operation, &body)?],
                 "AmazonSSM" => parameters(operation, &body)?,
+                // CloudWatch's figures have no resource of their own.
+                "GraniteServiceVersion20100801" => vec![Access::new(format!("cloudwatch:{operation}"), "*")],
                 _ => return None,
             }
         }

@@ -30,6 +30,7 @@ use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
 use crate::host::{AccessKey, Host, HostConfig, HostLimits};
 use crate::iam::{self, Denied, Policies};
 use crate::invoke::Invoker;
+use crate::metrics::Metrics;
 use crate::sandbox::{self, Delivery};
 use crate::sources::{RunningSources, Sources, asynchronous};
 use crate::template;
@@ -92,11 +93,21 @@ impl LocalCloud {
 
         let policies = Arc::new(Policies::from_stack(&stack));
         let connections = Connections::default();
-        let endpoint = Endpoint::start_with(cloud.clone(), 0, Some(authorizer(&policies)), Some(connections.clone()))
-            .await
-            .map_err(StartError::Endpoint)?;
+        let metrics = Metrics::default();
+        let endpoint = Endpoint::start_with(
+            cloud.clone(),
+            0,
+            Some(authorizer(&policies)),
+            Some(connections.clone()),
+            metrics.clone(),
+        )
+        .await
+        .map_err(StartError::Endpoint)?;
         let logs_dir = data.path().join("logs");
         let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
+        for lines in stack.functions.iter().filter_map(|function| host.logs(&function.name)) {
+            tokio::spawn(measure(lines, metrics.clone()));
+        }
         let invoker = host.invoker();
         let may = {
             let policies = Arc::clone(&policies);
@@ -316,6 +327,19 @@ fn function_counters(stack: &Stack, host: &SharedHost) -> Map<String, Value> {
         (function.name.clone(), report)
     };
     stack.functions.iter().map(counters).collect()
+}
+
+/// Notes what a function writes as metrics into its log, until the log ends with its host.
+async fn measure(mut lines: LogLines, metrics: Metrics) {
+    loop {
+        match lines.recv().await {
+            Ok(line) => metrics.take(&line),
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::debug!(missed, "some of a function's metrics were not counted");
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
 }
 
 async fn sweep(cloud: Cloud) {

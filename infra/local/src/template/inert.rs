@@ -253,7 +253,8 @@ const INERT: &[Inert] = &[
         &["AutoPublish", "FunctionCode", "FunctionConfig", "FunctionMetadata", "Name", "Tags"],
     )
     .arn("arn:aws:cloudfront::{account}:function/{name}")
-    .ref_is_arn(),
+    .ref_is_arn()
+    .attributes(&[("FunctionARN", "arn:aws:cloudfront::{account}:function/{name}")]),
     Inert::new(
         "AWS::SSM::Parameter",
         "no function here reads Parameter Store; they get their settings from the environment",

@@ -80,6 +80,12 @@ pub fn read_str(name: &str, text: &str, parameters: &BTreeMap<String, String>) -
     read_text(name, text, parameters, &BTreeMap::new())
 }
 
+/// Any YAML document of ours as JSON, read as strictly as a template: duplicate keys and aliases are errors.
+pub fn document(name: &str, text: &str) -> Result<serde_json::Value, TemplateError> {
+    let root = yaml::parse(text).map_err(|problem| problem.in_file(name))?;
+    Ok(root.to_json())
+}
+
 fn read_text(
     name: &str,
     text: &str,

@@ -53,6 +53,20 @@ impl Node {
         Self { line, tag: None, value: Value::Map(entries) }
     }
 
+    /// As JSON. Text without quotes is a number, a truth value or nothing where it looks like one.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Scalar { .. } if self.is_null() => serde_json::Value::Null,
+            Value::Scalar { text, plain: true } => match serde_json::from_str(text) {
+                Ok(value @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_))) => value,
+                _ => text.clone().into(),
+            },
+            Value::Scalar { text, plain: false } => text.clone().into(),
+            Value::List(items) => items.iter().map(Node::to_json).collect(),
+            Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect(),
+        }
+    }
+
     pub(super) fn without_tag(&self) -> Self {
         Self { line: self.line, tag: None, value: self.value.clone() }
     }

@@ -1,0 +1,125 @@
+//! Figures of the moment for an operator who watches a sale.
+//!
+//! They are summed from the buckets, never kept as counters: a stream delivers twice, and a counter that all buyers write to would be the hot key.
+//! However many consoles are open, a running function reads the buckets of a sale at most once a second, and of a very large one less often.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::Timestamp;
+use domain::ids::{ItemId, SaleId};
+use domain::order::Status;
+use domain::sale::SaleWithItems;
+use store::{Store, StoreError};
+
+use crate::audit;
+use crate::cache::Cache;
+
+/// How long figures are believed.
+const FRESH_FOR_MS: i64 = 1_000;
+/// The same of a sale with more than [`MANY_BUCKETS`]: reading so many is itself a load.
+const MANY_FRESH_FOR_MS: i64 = 15_000;
+const MANY_BUCKETS: u32 = 5_000;
+/// How long counted orders are believed.
+const ORDERS_FRESH_FOR_MS: i64 = 10_000;
+/// Pages of orders that are counted in passing: 1 MB each, some two thousand orders. With more, only an audit counts them.
+const ORDER_PAGES: u32 = 20;
+/// Sales watched at once.
+const CAPACITY: usize = 100;
+
+/// An item's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Units there are.
+    pub total: u64,
+    /// Units that anybody can have.
+    pub free: u64,
+    /// Units of orders that are not paid.
+    pub held: u64,
+    /// Units paid for.
+    pub sold: u64,
+}
+
+/// A sale's figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaleFigures {
+    /// The sale.
+    pub sale: SaleWithItems,
+    /// When they were read.
+    pub at: Timestamp,
+    /// Each item's.
+    pub items: BTreeMap<ItemId, Figures>,
+}
+
+/// Orders by status, and when they were counted.
+pub type Counted = (BTreeMap<Status, u64>, Timestamp);
+
+/// The memory of one running function.
+#[derive(Debug)]
+pub struct Live {
+    sales: Cache<SaleId, Option<Arc<SaleFigures>>>,
+    large: Cache<SaleId, Option<Arc<SaleFigures>>>,
+    orders: Cache<SaleId, Option<Arc<Counted>>>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            sales: Cache::new(FRESH_FOR_MS, CAPACITY),
+            large: Cache::new(MANY_FRESH_FOR_MS, CAPACITY),
+            orders: Cache::new(ORDERS_FRESH_FOR_MS, CAPACITY),
+        }
+    }
+}
+
+impl Live {
+    /// A sale's figures; `None`: there is no sale of that name.
+    pub async fn figures(
+        &self,
+        store: &Store,
+        id: &SaleId,
+        now: Timestamp,
+    ) -> Result<Option<Arc<SaleFigures>>, StoreError> {
+        self.sales
+            .get(id, now, async {
+                let Some(sale) = store.sale(id).await? else { return Ok(None) };
+                let buckets = sale.items.values().fold(0, |sum: u32, item| sum.saturating_add(item.layout.buckets()));
+                if buckets <= MANY_BUCKETS {
+                    return read(store, sale, now).await;
+                }
+                self.large.get(id, now, read(store, sale, now)).await
+            })
+            .await
+    }
+
+    /// How many orders of a sale there are in each state; `None`: too many to count in passing.
+    pub async fn orders(&self, store: &Store, id: &SaleId, now: Timestamp) -> Result<Option<Arc<Counted>>, StoreError> {
+        self.orders
+            .get(id, now, async {
+                let mut counts: BTreeMap<Status, u64> = BTreeMap::new();
+                let mut after = None;
+                for _ in 0..ORDER_PAGES {
+                    let (orders, last) = store.count_orders(id, after.take()).await?;
+                    for order in orders {
+                        *counts.entry(order.status).or_default() += 1;
+                    }
+                    match last {
+                        Some(last) => after = Some(last),
+                        None => return Ok(Some(Arc::new((counts, now)))),
+                    }
+                }
+                Ok(None)
+            })
+            .await
+    }
+}
+
+async fn read(store: &Store, sale: SaleWithItems, at: Timestamp) -> Result<Option<Arc<SaleFigures>>, StoreError> {
+    let mut items = BTreeMap::new();
+    for item in sale.items.values() {
+        let totals = audit::item_totals(store, &sale.sale.id, item).await?;
+        let (free, held, sold) = (totals.free(), totals.held(), totals.sold());
+        items.insert(item.id.clone(), Figures { total: item.layout.total(), free, held, sold });
+    }
+    Ok(Some(Arc::new(SaleFigures { sale, at, items })))
+}

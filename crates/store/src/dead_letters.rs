@@ -1,0 +1,224 @@
+//! Dead letters: looked at, and sent again.
+//!
+//! Sending again is safe at any time, and twice: every flow is. A letter is removed only after it has been sent, so stopping in the middle leaves it
+//! in one of the two queues or in both.
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
+use serde_json::Value;
+
+/// While a letter is being handled nobody else gets it.
+const HIDDEN_FOR_S: i32 = 300;
+
+/// A letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// What it is about.
+    pub kind: Kind,
+    /// The order, if it names one.
+    pub order: Option<String>,
+    /// Why it is here.
+    pub reason: String,
+    /// What it says.
+    pub body: String,
+    receipt: String,
+}
+
+/// What a letter is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An accepted purchase that did not become an order.
+    Order,
+    /// A payment deadline that could not be kept.
+    Deadline,
+    /// Changes of stock that could not be told.
+    Stock,
+    /// Changes of orders that could not be pushed.
+    Push,
+}
+
+/// Where letters are, and where they came from.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// The queue of accepted purchases.
+    pub orders: String,
+    /// Its dead letters.
+    pub orders_dead: String,
+    /// Payment deadlines that could not be kept.
+    pub timeouts_dead: String,
+    /// Changes of stock that could not be told.
+    pub stream_dead: String,
+    /// Changes of orders that could not be pushed.
+    pub push_dead: String,
+}
+
+/// The dead letters of a system.
+#[derive(Clone, Debug)]
+pub struct DeadLetters {
+    client: Client,
+    queues: Queues,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push];
+
+    /// Its name in addresses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Order => "orders",
+            Self::Deadline => "deadlines",
+            Self::Stock => "stock",
+            Self::Push => "push",
+        }
+    }
+
+    /// What it is, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Order => "purchases that did not become orders",
+            Self::Deadline => "payment deadlines that could not be kept",
+            Self::Stock => "changes of stock that could not be told",
+            Self::Push => "changes of orders that could not be pushed",
+        }
+    }
+
+    /// What sending again does.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Order => "sent to the orders queue again",
+            // Reconcile looks at every order past its deadline each minute, whatever became of its schedule.
+            Self::Deadline => "removed: reconcile closes every overdue order by itself",
+            // Reconcile compares every page with its buckets; only the ledger's rows of these changes are missing.
+            Self::Stock => {
+                "kept: the pages mend themselves, the ledger lacks these rows (see the stream, for 24 hours)"
+            }
+            // A page that hears nothing asks by itself.
+            Self::Push => "removed: buyers see the state when they next look",
+        }
+    }
+
+    fn queue(self, queues: &Queues) -> &str {
+        match self {
+            Self::Order => &queues.orders_dead,
+            Self::Deadline => &queues.timeouts_dead,
+            Self::Stock => &queues.stream_dead,
+            Self::Push => &queues.push_dead,
+        }
+    }
+}
+
+/// Why it stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing} did not work: {detail}")]
+pub struct QueueError {
+    doing: &'static str,
+    detail: String,
+}
+
+impl QueueError {
+    fn of<E: std::error::Error + 'static>(doing: &'static str, error: E) -> Self {
+        let detail = aws_sdk_sqs::error::DisplayErrorContext(error).to_string();
+        Self { doing, detail }
+    }
+}
+
+impl DeadLetters {
+    /// The letters in these queues, reached as `config` says.
+    pub fn new(config: &aws_config::SdkConfig, queues: Queues) -> Self {
+        Self { client: Client::new(config), queues }
+    }
+
+    /// Takes up to ten letters.
+    async fn take(&self, kind: Kind) -> Result<Vec<Letter>, QueueError> {
+        let output = self
+            .client
+            .receive_message()
+            .queue_url(kind.queue(&self.queues))
+            .max_number_of_messages(10)
+            .visibility_timeout(HIDDEN_FOR_S)
+            .message_attribute_names("All")
+            .message_system_attribute_names(MessageSystemAttributeName::All)
+            .send()
+            .await
+            .map_err(|error| QueueError::of("reading a dead-letter queue", error))?;
+        Ok(output.messages.unwrap_or_default().into_iter().map(|message| letter(kind, message)).collect())
+    }
+
+    /// Letters of a kind that are there now, `most` or a few more, out of everybody else's sight for a while.
+    async fn take_all(&self, kind: Kind, most: usize) -> Result<Vec<Letter>, QueueError> {
+        let mut letters = Vec::new();
+        while letters.len() < most {
+            let taken = self.take(kind).await?;
+            if taken.is_empty() {
+                break;
+            }
+            letters.extend(taken);
+        }
+        Ok(letters)
+    }
+
+    /// Letters of a kind, `most` or a few more. They are visible again afterwards.
+    pub async fn list(&self, kind: Kind, most: usize) -> Result<Vec<Letter>, QueueError> {
+        let letters = self.take_all(kind, most).await?;
+        for letter in &letters {
+            self.client
+                .change_message_visibility()
+                .queue_url(kind.queue(&self.queues))
+                .receipt_handle(&letter.receipt)
+                .visibility_timeout(0)
+                .send()
+                .await
+                .map_err(|error| QueueError::of("putting a dead letter back", error))?;
+        }
+        Ok(letters)
+    }
+
+    /// Sends letters again, as [`Kind::remedy`] says: `most` or a few more. Tells each one before it is gone.
+    pub async fn redrive(&self, kind: Kind, most: usize, mut tell: impl FnMut(&Letter)) -> Result<usize, QueueError> {
+        if kind == Kind::Stock {
+            let letters = self.list(kind, most).await?;
+            letters.iter().for_each(tell);
+            return Ok(0);
+        }
+        // All are taken before any is sent: a letter that cannot be handled now either comes back, and must not be sent in a circle.
+        let letters = self.take_all(kind, most).await?;
+        for letter in &letters {
+            tell(letter);
+            if kind == Kind::Order {
+                let send = self.client.send_message().queue_url(&self.queues.orders).message_body(&letter.body);
+                send.send().await.map_err(|error| QueueError::of("sending an order message again", error))?;
+            }
+            let delete =
+                self.client.delete_message().queue_url(kind.queue(&self.queues)).receipt_handle(&letter.receipt);
+            delete.send().await.map_err(|error| QueueError::of("removing a dead letter", error))?;
+        }
+        Ok(letters.len())
+    }
+}
+
+fn letter(kind: Kind, message: Message) -> Letter {
+    let body = message.body.unwrap_or_default();
+    let json: Value = serde_json::from_str(&body).unwrap_or_default();
+    let text = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let attribute = |name: &str| message.message_attributes.as_ref()?.get(name)?.string_value.clone();
+    // Ours carries its reason; Lambda's record of a failed event says it in its own words; Scheduler's in attributes.
+    let reason = attribute("reason")
+        .or_else(|| text("/responsePayload/errorMessage"))
+        .or_else(|| text("/requestContext/condition"))
+        .or_else(|| attribute("ERROR_MESSAGE"))
+        .or_else(|| attribute("ErrorMessage"));
+    let received =
+        message.attributes.as_ref().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
+    let reason = reason.unwrap_or_else(|| match received {
+        Some(_) if kind == Kind::Order => "it failed every time it was tried: see order-consumer's log".to_owned(),
+        _ => "no reason is given".to_owned(),
+    });
+    Letter {
+        kind,
+        order: text("/orderId").or_else(|| text("/requestPayload/orderId")),
+        reason,
+        body,
+        receipt: message.receipt_handle.unwrap_or_default(),
+    }
+}

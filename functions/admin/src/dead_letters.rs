@@ -1,0 +1,80 @@
+//! `/admin/dead-letters`: what could not be handled, shown and sent again.
+
+use edge::{Body, Code, Problem, Response, response};
+use lambda_http::http::StatusCode;
+use serde::Serialize;
+use store::dead_letters::{DeadLetters, Kind, QueueError};
+
+use crate::App;
+
+/// Letters shown of each kind. An operator who has more needs the terminal, or the cause.
+const SHOWN: usize = 50;
+/// Letters sent again in one request, which API Gateway waits 30 seconds for. Asked again, the rest follows.
+const REDRIVEN: usize = 500;
+/// What a letter says is shown up to here.
+const BODY_CHARS: usize = 2_000;
+
+#[derive(Serialize)]
+struct LettersView {
+    queues: Vec<QueueView>,
+}
+
+#[derive(Serialize)]
+struct QueueView {
+    kind: &'static str,
+    words: &'static str,
+    remedy: &'static str,
+    letters: Vec<LetterView>,
+    more: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LetterView {
+    order_id: Option<String>,
+    reason: String,
+    body: String,
+}
+
+#[derive(Serialize)]
+struct Redriven {
+    kind: &'static str,
+    handled: usize,
+}
+
+pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
+    let all = letters(app)?;
+    let mut queues = Vec::new();
+    for kind in Kind::ALL {
+        let letters = all.list(kind, SHOWN).await.map_err(problem)?;
+        let more = letters.len() > SHOWN;
+        let shown = letters.into_iter().take(SHOWN).map(|letter| LetterView {
+            order_id: letter.order,
+            reason: letter.reason,
+            body: letter.body.chars().take(BODY_CHARS).collect(),
+        });
+        let (words, remedy) = (kind.words(), kind.remedy());
+        queues.push(QueueView { kind: kind.as_str(), words, remedy, letters: shown.collect(), more });
+    }
+    Ok(response::json(StatusCode::OK, &LettersView { queues }))
+}
+
+pub(crate) async fn redrive(app: &App, kind: &str) -> Result<Response<Body>, Problem> {
+    let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind).ok_or_else(Problem::not_found)?;
+    let told = |letter: &store::dead_letters::Letter| {
+        tracing::info!(order_id = letter.order, reason = letter.reason, "a dead letter is sent again");
+    };
+    let handled = letters(app)?.redrive(kind, REDRIVEN, told).await.map_err(problem)?;
+    Ok(response::json(StatusCode::OK, &Redriven { kind: kind.as_str(), handled }))
+}
+
+fn letters(app: &App) -> Result<&DeadLetters, Problem> {
+    app.dead_letters
+        .as_ref()
+        .ok_or_else(|| Problem::new(Code::Unavailable, "this function was not told where dead letters are"))
+}
+
+fn problem(error: QueueError) -> Problem {
+    tracing::error!(%error, "dead letters could not be handled");
+    Problem::new(Code::Unavailable, "the queues do not answer right now: try again in a moment")
+}

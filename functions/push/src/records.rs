@@ -1,0 +1,148 @@
+//! What the two streams say: orders that changed for their buyers to see, and connections that were noted.
+
+use aws_lambda_events::dynamodb::{Event, EventRecord};
+use domain::ids::BuyerKey;
+use domain::order::Order;
+use serde::Deserialize;
+
+/// An order that its buyer is to be told of.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) order: Order,
+    pub(crate) sequence: String,
+}
+
+/// A connection that was noted.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) buyer: BuyerKey,
+    pub(crate) connection: String,
+    pub(crate) sequence: String,
+}
+
+/// A batch.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) opened: Vec<Opened>,
+    /// Records that cannot be read: they are tried again and then kept for a person.
+    pub(crate) unread: Vec<String>,
+}
+
+enum Read {
+    Change(Box<Order>),
+    Opened(BuyerKey, String),
+    Nothing,
+}
+
+pub(crate) fn read(event: Event) -> Told {
+    let mut told = Told::default();
+    for record in event.records {
+        let sequence = record.change.sequence_number.clone().unwrap_or_default();
+        match one(record) {
+            Ok(Read::Change(order)) => told.changes.push(Change { order: *order, sequence }),
+            Ok(Read::Opened(buyer, connection)) => told.opened.push(Opened { buyer, connection, sequence }),
+            Ok(Read::Nothing) => {}
+            Err(error) => {
+                tracing::error!(sequence, %error, "a record cannot be read");
+                told.unread.push(sequence);
+            }
+        }
+    }
+    told
+}
+
+fn one(record: EventRecord) -> Result<Read, serde_dynamo::Error> {
+    #[derive(Deserialize)]
+    struct Connection {
+        buyer: BuyerKey,
+        connection: String,
+    }
+    let EventRecord { event_name, change, .. } = record;
+    if event_name == "REMOVE" {
+        return Ok(Read::Nothing);
+    }
+    if change.new_image.contains_key("opened") {
+        let Connection { buyer, connection } = serde_dynamo::from_item(change.new_image)?;
+        return Ok(Read::Opened(buyer, connection));
+    }
+    let order: Order = serde_dynamo::from_item(change.new_image)?;
+    // A change that its buyer cannot see, such as a payment's link that is kept, has the version of before.
+    if event_name == "MODIFY" {
+        let before: Order = serde_dynamo::from_item(change.old_image)?;
+        if before.version() == order.version() {
+            return Ok(Read::Nothing);
+        }
+    }
+    Ok(Read::Change(Box::new(order)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn order(status: &str, link: Option<&str>) -> Value {
+        let mut order = json!({
+            "buyer": {"S": "23456789ABCDEFGH"}, "order": {"S": "01K9RXJ8G023456789ABCDEFGH00001"}, "buyerName": {"S": "ann"},
+            "sale": {"S": "s1"}, "item": {"S": "phone"}, "itemName": {"S": "Phone"}, "quantity": {"N": "1"},
+            "amount": {"N": "69900"}, "currency": {"S": "CNY"}, "bucket": {"N": "3"}, "status": {"S": status},
+            "createdAt": {"N": "1762819200250"}, "payBy": {"N": "1762820100250"},
+        });
+        if let Some(link) = link {
+            order["trace"] = json!({ "S": link });
+        }
+        order
+    }
+
+    fn record(name: &str, sequence: &str, old: Option<Value>, new: Option<Value>) -> Value {
+        let mut change = json!({
+            "ApproximateCreationDateTime": 1_762_819_200, "SequenceNumber": sequence, "SizeBytes": 100,
+            "StreamViewType": "NEW_AND_OLD_IMAGES", "Keys": {"buyer": {"S": "23456789ABCDEFGH"}},
+        });
+        for (image, value) in [("OldImage", old), ("NewImage", new)] {
+            if let Some(value) = value {
+                change[image] = value;
+            }
+        }
+        json!({
+            "eventID": sequence, "eventName": name, "eventVersion": "1.1", "eventSource": "aws:dynamodb",
+            "awsRegion": "us-east-1", "dynamodb": change, "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
+        })
+    }
+
+    fn read_all(records: &[Value]) -> Told {
+        read(serde_json::from_value(json!({ "Records": records })).unwrap())
+    }
+
+    #[test]
+    fn only_what_a_buyer_can_see_is_a_change() {
+        let told = read_all(&[
+            record("INSERT", "1", None, Some(order("PENDING_PAYMENT", None))),
+            record("MODIFY", "2", Some(order("PENDING_PAYMENT", None)), Some(order("PENDING_PAYMENT", Some("1-2-3")))),
+            record("MODIFY", "3", Some(order("PENDING_PAYMENT", None)), Some(order("PAID", None))),
+            record("REMOVE", "4", Some(order("PAID", None)), None),
+        ]);
+        let seen: Vec<_> =
+            told.changes.iter().map(|change| (change.sequence.as_str(), change.order.status.as_str())).collect();
+        assert_eq!(seen, [("1", "PENDING_PAYMENT"), ("3", "PAID")]);
+        assert!(told.opened.is_empty() && told.unread.is_empty());
+    }
+
+    #[test]
+    fn a_connection_is_told_from_an_order() {
+        let row = json!({"buyer": {"S": "23456789ABCDEFGH"}, "connection": {"S": "abc="}, "opened": {"N": "1"}, "expires": {"N": "2"}});
+        let told = read_all(&[record("INSERT", "1", None, Some(row))]);
+        let [Opened { buyer, connection, .. }] = told.opened.as_slice() else { panic!("{told:?}") };
+        assert_eq!((buyer.as_str(), connection.as_str()), ("23456789ABCDEFGH", "abc="));
+    }
+
+    #[test]
+    fn a_record_that_does_not_read_stops_nobody_else() {
+        let told = read_all(&[
+            record("INSERT", "1", None, Some(json!({"buyer": {"S": "x"}}))),
+            record("INSERT", "2", None, Some(order("PENDING_PAYMENT", None))),
+        ]);
+        assert_eq!((told.unread, told.changes.len()), (vec!["1".to_owned()], 1));
+    }
+}

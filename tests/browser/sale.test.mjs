@@ -1,0 +1,269 @@
+// A sale as people live it: an operator makes it in the console, two buyers race for the last unit in two windows, one of them cancels, the other buys and pays,
+// and each sees what happens without loading the page again.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { after, before, test } from "node:test";
+import { DESKTOP, PHONE, picture, startBrowser, startCloud, until } from "./cloud.mjs";
+
+let cloud;
+let browser;
+before(async () => {
+  cloud = await startCloud();
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+  await cloud?.stop();
+});
+
+/** A window of its own, in which nothing may go wrong unseen. */
+async function open(path, options = DESKTOP) {
+  const context = await browser.newContext({ locale: "en-US", timezoneId: "Asia/Shanghai", ...options });
+  const page = await context.newPage();
+  page.problems = [];
+  page.on("pageerror", (error) => page.problems.push(String(error)));
+  page.on("console", (message) => { if (message.type() === "error" && !/Failed to load resource/.test(message.text())) page.problems.push(message.text()); });
+  page.on("dialog", (dialog) => dialog.accept());
+  page.frames_received = [];
+  page.on("websocket", (socket) => socket.on("framereceived", (frame) => page.frames_received.push(JSON.parse(frame.payload))));
+  await page.goto(cloud.base + path);
+  return page;
+}
+
+async function signIn(page, name) {
+  await page.click("#sign-in-button");
+  await page.fill("#name", name);
+  await page.press("#name", "Enter");
+  await page.waitForSelector(".who");
+}
+
+const press = (page, item) => page.locator(`[data-item="${item}"] .press`);
+const pressSays = (page, item, words, seconds = 15) => until(`the button says ${words}`, seconds, async () => words.test(await press(page, item).innerText()));
+const fill = (page, name, value) => page.fill(`[name="${name}"]`, String(value));
+/** What datetime-local takes, in the page's time. */
+const at = (page, ms) => page.evaluate((ms) => { const date = new Date(ms); return new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19); }, ms);
+
+let operator;
+let saleId;
+
+test("an operator makes a sale, is told what is wrong with it, mends it and preheats it", async () => {
+  operator = await open("/console");
+  await picture(operator, "console-signed-out");
+  await signIn(operator, "operator");
+  await operator.click("#new-sale");
+  const startsAt = Math.ceil(Date.now() / 1000) * 1000 + 12000;
+  await fill(operator, "name", "11.11 <b>Night</b>");
+  await fill(operator, "startsAt", await at(operator, startsAt));
+  await fill(operator, "endsAt", await at(operator, startsAt - 60000));
+  await fill(operator, "paymentWindowSeconds", 600);
+  await fill(operator, "items[0].itemId", "phone");
+  await fill(operator, "items[0].name", "Phone 手机");
+  await fill(operator, "items[0].price", "699.00");
+  await fill(operator, "items[0].originalPrice", "999.00");
+  await fill(operator, "items[0].stock", 1);
+  await operator.click("text=+ Add an item");
+  await fill(operator, "items[1].itemId", "mug");
+  await fill(operator, "items[1].name", "Mug 杯子");
+  await fill(operator, "items[1].price", "9.90");
+  await fill(operator, "items[1].stock", 50);
+  await fill(operator, "items[1].limitPerBuyer", 2);
+  await operator.click("#save-sale");
+  const why = operator.locator('[data-field="endsAt"] .why');
+  await until("the end is said to be wrong", 10, async () => (await why.innerText()).length > 0);
+  await picture(operator, "console-form-invalid");
+  await fill(operator, "endsAt", await at(operator, startsAt + 3600000));
+  await operator.click("#save-sale");
+  await operator.waitForSelector("#sale-title");
+  assert.equal(await operator.innerText("#sale-title"), "11.11 <b>Night</b>", "a name is text, never markup");
+  assert.equal(await operator.innerText("#phase"), "Draft");
+  saleId = new URL(operator.url()).searchParams.get("sale");
+  await operator.click('[data-act="edit"]');
+  await fill(operator, "name", "11.11 Night");
+  await operator.click("#save-sale");
+  await until("the name is changed", 10, async () => (await operator.innerText("#sale-title")) === "11.11 Night");
+  await operator.click('[data-act="preheat"]');
+  await until("it is scheduled", 10, async () => (await operator.innerText("#phase")) === "Scheduled");
+  await operator.click("#tab-live");
+  await until("the figures are there", 10, async () => (await operator.innerText('[data-figure="free"]')) === "51");
+  await picture(operator, "console-live-before");
+  assert.deepEqual(operator.problems, []);
+});
+
+test("two buyers race for the last unit; it comes back after a cancel; the other buys, pays and hears of it", async () => {
+  const [ann, bob] = [await open("/"), await open("/", PHONE)];
+  await ann.waitForSelector(`[data-sale="${saleId}"]`);
+  await signIn(ann, "ann");
+  await signIn(bob, "bob");
+  if (await press(ann, "phone").isDisabled()) {
+    assert.match(await press(ann, "phone").innerText(), /Opens in|Opening/);
+    await Promise.all([picture(ann, "shop-before-desktop-light"), picture(bob, "shop-before-phone-light")]);
+  }
+  await Promise.all([ann, bob].map((page) => pressSays(page, "phone", /Buy now/, 20)));
+  await Promise.all([picture(ann, "shop-open-desktop-light"), picture(bob, "shop-open-phone-light")]);
+  // One of them with the keyboard alone.
+  await press(ann, "phone").focus();
+  await Promise.all([ann.keyboard.press("Enter"), press(bob, "phone").tap()]);
+  const winner = await until("one of them has it", 15, async () => {
+    for (const page of [ann, bob]) if (/Yours/.test(await press(page, "phone").innerText())) return page;
+    return null;
+  });
+  const loser = winner === ann ? bob : ann;
+  await pressSays(loser, "phone", /may come back/);
+  assert.ok(await press(loser, "phone").isDisabled());
+  await Promise.all([picture(winner, "shop-yours"), picture(loser, "shop-sold-out")]);
+
+  // The winner changes their mind.
+  await winner.click('[data-status="PENDING_PAYMENT"] [data-act="cancel"]');
+  await winner.waitForSelector('[data-status="CLOSED"]');
+  await pressSays(loser, "phone", /Buy now/, 10);
+  await press(loser, "phone").click();
+  await pressSays(loser, "phone", /Yours – pay by \d\d:\d\d/);
+  await pressSays(winner, "phone", /may come back/, 10);
+
+  // The other pays on the provider's page, in another tab, and this page hears of it by itself.
+  await loser.click('[data-act="wechat"]');
+  await loser.waitForSelector(".qr");
+  await picture(loser, "shop-pay-code");
+  await loser.evaluate(() => { window.notLoadedAgain = true; });
+  const asked = [];
+  loser.on("request", (request) => { if (/\/orders(\/|$)/.test(new URL(request.url()).pathname)) asked.push(request.url()); });
+  const [provider] = await Promise.all([loser.context().waitForEvent("page"), loser.click('[data-act="open"]')]);
+  await provider.waitForLoadState();
+  await picture(provider, "sandbox-pay");
+  await provider.getByRole("button", { name: /^Pay/ }).first().click();
+  await provider.waitForLoadState();
+  await loser.waitForSelector('[data-status="PAID"]');
+  assert.ok(await loser.evaluate(() => window.notLoadedAgain), "the page was not loaded again");
+  assert.deepEqual(asked, [], "it was told, it did not ask");
+  const pushed = loser.frames_received.filter((order) => order.status === "PAID");
+  assert.ok(pushed.length > 0, "it came over the WebSocket");
+  await pressSays(loser, "phone", /Paid/);
+  await picture(loser, "shop-paid");
+
+  // And wants the money back: the unit is on sale again, for the one who cancelled.
+  await loser.click('[data-status="PAID"] [data-act="refund"]');
+  await loser.waitForSelector('[data-status="REFUNDED"]');
+  await pressSays(winner, "phone", /Buy now/, 10);
+  assert.deepEqual([...ann.problems, ...bob.problems], []);
+  await ann.context().close();
+  await bob.context().close();
+});
+
+test("a page that cannot hold a WebSocket asks, and sees the same", async () => {
+  const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
+  const page = await context.newPage();
+  page.on("dialog", (dialog) => dialog.accept());
+  await page.routeWebSocket(/\/ws/, (socket) => socket.close());
+  await page.goto(cloud.base);
+  await signIn(page, "cat");
+  await press(page, "mug").click();
+  await pressSays(page, "mug", /Yours/, 20);
+  assert.equal(await page.innerText("#link"), "Reconnecting");
+  await context.close();
+});
+
+test("the console's figures and charts move, stock can be added, a pause stops the sale, and the audit agrees", async () => {
+  const path = () => operator.locator(".chart path").first().getAttribute("d");
+  const before = await path();
+  const free = async () => Number(await operator.innerText('[data-figure="free"]'));
+  const was = await free();
+  await operator.fill(`form:has([data-act="restock-phone"]) input`, "5");
+  await operator.click('[data-act="restock-phone"]');
+  await until("five more are free", 10, async () => (await free()) === was + 5);
+  await until("the chart moved", 10, async () => (await path()) !== before);
+  // The line of presses leaves the floor: what the functions measured arrives here.
+  const presses = operator.locator(".chart").nth(1).locator("path").first();
+  await until("presses were measured", 40, async () => new Set([...(await presses.getAttribute("d") || "").matchAll(/,([\d.]+)/g)].map((match) => match[1])).size > 1);
+  await picture(operator, "console-live");
+
+  const buyer = await open("/");
+  await operator.click('[data-act="pause"]');
+  await until("it is paused", 10, async () => (await operator.innerText("#phase")) === "Paused");
+  await pressSays(buyer, "phone", /Paused/, 10);
+  await operator.click('[data-act="resume"]');
+  await pressSays(buyer, "phone", /Buy now/, 10);
+  await operator.click("#tab-audit");
+  await operator.waitForSelector(".verdict");
+  assert.match(await operator.innerText(".verdict"), /Everything adds up/);
+  await picture(operator, "console-audit");
+  assert.deepEqual([...operator.problems, ...buyer.problems], []);
+  await buyer.context().close();
+});
+
+test("what could not be handled is shown with its reason, and sent again", async () => {
+  const stack = await fetch(`${cloud.base}/_local/stack`).then((answer) => answer.json());
+  const sent = await fetch(stack.live.endpoint, {
+    method: "POST",
+    headers: { "x-amz-target": "AmazonSQS.SendMessage", "content-type": "application/x-amz-json-1.0", authorization: "AWS4-HMAC-SHA256 Credential=AKIALOCALROOT0000000/x" },
+    body: JSON.stringify({ QueueUrl: stack.live.outputs.OrdersQueueUrl, MessageBody: "<script>not an order</script>" }),
+  });
+  assert.equal(sent.status, 200, await sent.text());
+  const letters = operator.locator('[data-letters="orders"] tbody tr');
+  await until("the letter is shown", 20, async () => {
+    await operator.click("#letters");
+    await operator.waitForTimeout(500);
+    return (await letters.count()) === 1;
+  });
+  assert.match(await letters.first().innerText(), /<script>not an order<\/script>/);
+  await picture(operator, "console-dead-letters");
+  await operator.click('[data-act="redrive-orders"]');
+  await until("it was handled", 10, async () => /1 handled/.test(await operator.innerText("#toast")));
+});
+
+test("a buyer signs in where the shop says: authorization code with PKCE", async () => {
+  const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
+  const page = await context.newPage();
+  const base = cloud.base;
+  const json = (route, body) => route.fulfill({ contentType: "application/json", body: JSON.stringify(body) });
+  await page.route("**/config.json", (route) => json(route, { shopName: "Shop", apiUrl: "", wsUrl: "", issuer: base, clientId: "pages", scope: "openid" }));
+  await page.route("**/.well-known/openid-configuration", (route) => json(route, { authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/oauth/token` }));
+  let asked;
+  await page.route("**/authorize?*", (route) => {
+    asked = Object.fromEntries(new URL(route.request().url()).searchParams);
+    route.fulfill({ status: 302, headers: { location: `${asked.redirect_uri}?code=c0de&state=${asked.state}` } });
+  });
+  await page.route("**/oauth/token", async (route) => {
+    const sent = Object.fromEntries(new URLSearchParams(route.request().postData()));
+    const proof = createHash("sha256").update(sent.code_verifier).digest("base64url");
+    if (sent.code !== "c0de" || proof !== asked.code_challenge || sent.client_id !== "pages") return route.fulfill({ status: 400 });
+    const { token } = await fetch(`${base}/_local/token`, { method: "POST", body: JSON.stringify({ sub: "dana" }) }).then((answer) => answer.json());
+    return json(route, { access_token: token });
+  });
+  await page.goto(base);
+  await page.click("#sign-in-button");
+  await page.waitForSelector("#who");
+  assert.equal(await page.innerText("#who"), "dana");
+  assert.equal(asked.code_challenge_method, "S256");
+  assert.equal(new URL(page.url()).search, "", "nothing of it stays in the address");
+  await context.close();
+});
+
+test("every page looks right: wide and narrow, light and dark, English and Chinese", async () => {
+  for (const [size, options] of [["desktop", DESKTOP], ["phone", PHONE]]) {
+    for (const colorScheme of ["light", "dark"]) {
+      for (const locale of ["en-US", "zh-CN"]) {
+        const page = await open("/", { ...options, colorScheme, locale });
+        await page.waitForSelector(".item");
+        await signIn(page, `look-${size}-${colorScheme}-${locale}`);
+        await press(page, "mug").click();
+        await page.waitForSelector('[data-status="PENDING_PAYMENT"]');
+        await page.click('[data-act="alipay"]');
+        await page.waitForSelector(".code");
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+        assert.ok(!wide, `nothing is wider than the window: ${size} ${locale}`);
+        assert.equal(await page.evaluate(() => [...document.querySelectorAll("button, a, input")].filter((one) => !(one.innerText || one.getAttribute("aria-label") || one.labels?.length)).length), 0, "everything has a name");
+        const name = `${size}-${colorScheme}-${locale.slice(0, 2)}`;
+        await picture(page, `shop-${name}`);
+        await page.goto(`${cloud.base}/console?sale=${saleId}`);
+        await signIn(page, "operator");
+        await page.waitForSelector('[data-figure="free"]');
+        await until("figures", 10, async () => (await page.innerText('[data-figure="free"]')) !== "–");
+        await page.waitForTimeout(2500);
+        assert.ok(!(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth)), `nothing is wider than the window: console ${size} ${locale}`);
+        await picture(page, `console-${name}`);
+        assert.deepEqual(page.problems, []);
+        await page.context().close();
+      }
+    }
+  }
+});

@@ -1,0 +1,64 @@
+//! What the operator's console asks for: all sales, figures that move, and what could not be handled.
+
+use serde_json::{Value, json};
+
+use crate::shop::{Shop, press, sale, status, until};
+
+#[tokio::test]
+async fn an_operator_sees_every_sale_and_its_figures_move() {
+    let shop = Shop::open().await;
+    let draft = shop.operator.post("/admin/sales", &sale(5, 1, 900)).await.body["saleId"].clone();
+    let open = shop.sale(5, 1, 900).await;
+    let listed = shop.operator.get("/admin/sales").await;
+    let ids: Vec<&Value> = listed.body["sales"].as_array().unwrap().iter().map(|sale| &sale["saleId"]).collect();
+    assert_eq!(ids, [&json!(open), &draft], "the newest first, drafts too");
+    assert_eq!(shop.buyer("mallory").await.get("/admin/sales").await.status, 403);
+
+    let live = format!("/admin/sales/{open}/live");
+    let before = shop.operator.get(&live).await.body;
+    let figures = |live: &Value| ["total", "free", "held", "sold"].map(|name| live["items"][0][name].as_u64().unwrap());
+    assert_eq!(figures(&before), [5, 5, 0, 0]);
+    let alice = shop.buyer("alice").await;
+    let order = press(&alice, &open).await.body["orderId"].as_str().unwrap().to_owned();
+    status(&alice, &order, "PENDING_PAYMENT", 10).await;
+    press(&alice, &open).await;
+    until(10, "the figures follow", async || {
+        (figures(&shop.operator.get(&live).await.body) == [5, 4, 1, 0]).then_some(())
+    })
+    .await;
+    // What the functions wrote into their logs, asked back from CloudWatch: two presses, one accepted, one refused.
+    let sum = |live: &Value, name: &str| -> f64 {
+        let points = live["traffic"]["points"].as_array().unwrap().iter();
+        points.map(|point| point[name].as_f64().unwrap() * 10.0).sum()
+    };
+    let measured = until(40, "the presses are measured", async || {
+        let live = shop.operator.get(&live).await.body;
+        (sum(&live, "requests") >= 2.0).then_some(live)
+    })
+    .await;
+    let sums = ["requests", "accepted", "refused"].map(|name| sum(&measured, name).round());
+    assert_eq!(sums, [2.0, 1.0, 1.0]);
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_handled_is_shown_and_sent_again() {
+    let shop = Shop::open().await;
+    let queues = &shop.cloud.stack().queues;
+    let queue = &queues.iter().find(|queue| queue.logical_id == "OrdersQueue").unwrap().name;
+    let message = local_cloud::engine::sqs::Outgoing::text("not an order");
+    shop.cloud.cloud().sqs.send(queue, message).await.unwrap();
+    let letters = async || {
+        let all = shop.operator.get("/admin/dead-letters").await.body;
+        let orders = all["queues"].as_array().unwrap().iter().find(|queue| queue["kind"] == "orders").unwrap();
+        orders["letters"].as_array().unwrap().clone()
+    };
+    let seen = until(20, "the letter is shown", async || letters().await.pop()).await;
+    assert_eq!(seen["body"], "not an order");
+    assert!(seen["reason"].as_str().unwrap().contains("not an order message"), "{seen}");
+    let sent = shop.operator.post("/admin/dead-letters/orders/redrive", &json!({})).await;
+    assert_eq!((sent.status, &sent.body), (200, &json!({"kind": "orders", "handled": 1})));
+    until(20, "it cannot be handled now either", async || letters().await.pop()).await;
+    assert_eq!(shop.operator.post("/admin/dead-letters/other/redrive", &json!({})).await.status, 404);
+    shop.close().await;
+}

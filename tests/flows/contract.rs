@@ -1,0 +1,73 @@
+//! `web/openapi.yaml` tells the truth: its routes are the template's, its codes are the code's, and answers are checked against it.
+//! (Every answer in the end-to-end tests is, as well: see `tests/http.rs`.)
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use edge::Code;
+use seckill_tests::contract::{Operation, description, fault, operations};
+use serde_json::{Value, json};
+
+#[test]
+fn the_routes_and_who_may_use_them_are_the_templates() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+    let stack = local_cloud::template::read(&path, &BTreeMap::new()).unwrap();
+    let deployed: BTreeSet<Operation> = stack
+        .http_api
+        .unwrap()
+        .routes
+        .into_iter()
+        .map(|route| Operation {
+            method: route.method,
+            path: route.path,
+            scopes: route.authorizer.map(|_| route.scopes),
+        })
+        .collect();
+    assert_eq!(operations(), deployed);
+}
+
+#[test]
+fn the_codes_are_all_there() {
+    let described = description()["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].clone();
+    let known: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(described, json!(known));
+}
+
+#[test]
+fn every_status_of_a_code_is_described_where_it_can_happen() {
+    for operation in operations().iter().filter(|operation| operation.scopes.is_some()) {
+        let responses = &description()["paths"][&operation.path][operation.method.to_lowercase()]["responses"];
+        for status in ["401", "429", "503"] {
+            assert!(responses.get(status).is_some(), "{operation:?} {status}");
+        }
+        let of_operator = operation.scopes.as_ref().is_some_and(|scopes| !scopes.is_empty());
+        assert_eq!(responses.get("403").is_some(), of_operator, "{operation:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_as_described_is_found() {
+    let check = |status, kind: &str, body: Value| fault("GET", "/sales/s1?x=1", status, kind, &body);
+    let good = json!({"now": "2026-11-11T00:00:00Z", "sales": []});
+    assert_eq!(check(200, "application/json", good.clone()), None);
+    assert_eq!(fault("GET", "/_local/stack", 200, "application/json", &good), None, "not of the API");
+    for (status, kind, body, what) in [
+        (201, "application/json", good.clone(), "this status is not described"),
+        (200, "text/plain", good, "text/plain is not described"),
+        (200, "application/json", json!({"now": "x"}), "lacks \"sales\""),
+        (200, "application/json", json!({"now": 1, "sales": []}), "$.now is no string"),
+        (200, "application/json", json!({"now": "x", "sales": [], "more": 1}), "has more"),
+        (200, "application/json", json!({"now": "x", "sales": [{}]}), "$.sales[0] lacks"),
+        (
+            404,
+            "application/problem+json",
+            json!({"type": "", "title": "", "status": 404, "detail": "", "code": "GONE"}),
+            "none of",
+        ),
+    ] {
+        let said = check(status, kind, body).unwrap_or_default();
+        assert!(said.contains(what), "{said:?} should say {what}");
+    }
+    let literal = fault("GET", "/admin/sales/s1/audit", 200, "application/json", &json!({}));
+    assert!(literal.is_some_and(|said| said.contains("lacks")), "a literal part goes before a parameter");
+}

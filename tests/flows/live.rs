@@ -1,0 +1,55 @@
+//! An operator's figures of the moment: true, and cheap however many look.
+
+use flows::live::{Figures, Live};
+use seckill_tests::world::World;
+
+fn reads(world: &World) -> usize {
+    world.cost().0.iter().filter(|operation| ["BatchGetItem", "Scan"].contains(&operation.as_str())).count()
+}
+
+#[tokio::test]
+async fn figures_are_the_buckets_own_and_read_at_most_once_a_second() {
+    let world = World::new().await;
+    let offer = world.sale(50, 1).await;
+    for buyer in ["ann", "bob", "cat"] {
+        world.buys(&offer, buyer).await;
+    }
+    world.settle_down().await;
+    let live = Live::default();
+    let seen = live.figures(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
+    assert_eq!(seen.items[&offer.item], Figures { total: 50, free: 47, held: 3, sold: 0 });
+    assert_eq!(seen.at, world.now());
+
+    world.buys(&offer, "dan").await;
+    world.wire.forget_calls();
+    let again = live.figures(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
+    assert_eq!((again.items[&offer.item].held, reads(&world)), (3, 0), "a second look within a second costs nothing");
+    world.pass(1);
+    let later = live.figures(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
+    assert_eq!(later.items[&offer.item].held, 4);
+    assert!(reads(&world) > 0);
+    let unknown = "other".parse().unwrap();
+    assert!(live.figures(&world.store, &unknown, world.now()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn orders_are_counted_by_state_now_and_then() {
+    let world = World::new().await;
+    let offer = world.sale(50, 1).await;
+    let order = world.buys(&offer, "ann").await;
+    world.buys(&offer, "bob").await;
+    world.settle_down().await;
+    let cause = flows::close::Cause::Buyer;
+    flows::close::close(&world.store, &world.providers, &order, cause, world.now()).await.unwrap();
+    let live = Live::default();
+    let counted = live.orders(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
+    let by_state: Vec<_> = counted.0.iter().map(|(status, count)| (status.as_str(), *count)).collect();
+    assert_eq!(by_state, [("PENDING_PAYMENT", 1), ("CLOSED", 1)]);
+    world.wire.forget_calls();
+    world.pass(9);
+    live.orders(&world.store, &offer.sale, world.now()).await.unwrap();
+    assert_eq!(reads(&world), 0);
+    world.pass(1);
+    live.orders(&world.store, &offer.sale, world.now()).await.unwrap();
+    assert_eq!(reads(&world), 1);
+}

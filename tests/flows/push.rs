@@ -1,0 +1,189 @@
+//! Orders pushed to their buyers, through the deployed handler, with WebSockets that are there, gone or out of order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use domain::ids::{Buyer, BuyerKey, OrderId};
+use domain::ticket::Ticket;
+use lambda_http::http;
+use local_cloud::wire::Wire;
+use seckill_tests::world::{SALT, World};
+use serde_json::{Value, json};
+
+/// API Gateway's side: what each connection was sent, and how it answers (200 unless it says otherwise).
+#[derive(Clone, Debug)]
+struct Gateway {
+    wire: Wire,
+    sent: Arc<Mutex<Vec<(String, Value)>>>,
+    answers: Arc<Mutex<BTreeMap<String, u16>>>,
+}
+
+impl HttpConnector for Gateway {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let Some((_, connection)) = request.uri().split_once("connections/") else { return self.wire.call(request) };
+        let connection = connection.replace("%3D", "=");
+        let status = self.answers.lock().unwrap().get(&connection).copied().unwrap_or(200);
+        if status == 200 {
+            let order = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
+            self.sent.lock().unwrap().push((connection, order));
+        }
+        let kind = if status == 410 { "GoneException" } else { "InternalFailure" };
+        let answer = http::Response::builder().status(status).header("x-amzn-errortype", kind);
+        HttpConnectorFuture::ready(Ok(HttpResponse::try_from(answer.body(String::new().into()).unwrap()).unwrap()))
+    }
+}
+
+impl HttpClient for Gateway {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+struct Pushing {
+    world: World,
+    gateway: Gateway,
+    app: push::App,
+}
+
+impl Pushing {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let gateway = Gateway { wire: world.wire.clone(), sent: Arc::default(), answers: Arc::default() };
+        let config = world.wire.sdk_config().into_builder().http_client(gateway.clone()).build();
+        let clock = world.clock.clone();
+        let now = Arc::new(move || domain::Timestamp::from_millisecond(clock.now_ms()).unwrap());
+        let app = push::App::new(world.store.clone(), &config, now);
+        Self { world, gateway, app }
+    }
+
+    /// What the orders' stream has, as Lambda brings it.
+    async fn changes(&self) -> Value {
+        let table = &self.world.names().orders;
+        let records = self.world.cloud.dynamodb.stream_records(table, None, 1_000).await.unwrap();
+        let events: Vec<Value> = records.into_iter().map(|record| record.event).collect();
+        json!({ "Records": events })
+    }
+
+    async fn handle(&self, event: Value) -> Value {
+        push::handle(&self.app, event).await.unwrap()
+    }
+
+    fn sent_to(&self, connection: &str) -> Vec<(String, u64)> {
+        let sent = self.gateway.sent.lock().unwrap();
+        let to = sent.iter().filter(|(to, _)| to == connection);
+        to.map(|(_, order)| (order["status"].as_str().unwrap().to_owned(), order["version"].as_u64().unwrap()))
+            .collect()
+    }
+
+    fn answers(&self, connection: &str, status: u16) {
+        self.gateway.answers.lock().unwrap().insert(connection.to_owned(), status);
+    }
+
+    /// An order of ann's that was placed and cancelled, as two records.
+    async fn placed_and_cancelled(&self) -> OrderId {
+        let offer = self.world.sale(5, 1).await;
+        let order = self.world.buys(&offer, "ann").await;
+        self.world.settle_down().await;
+        let cause = flows::close::Cause::Buyer;
+        flows::close::close(&self.world.store, &self.world.providers, &order, cause, self.world.now()).await.unwrap();
+        order
+    }
+}
+
+fn key(name: &str) -> BuyerKey {
+    BuyerKey::of(&Buyer::parse(name).unwrap(), SALT)
+}
+
+#[tokio::test]
+async fn every_change_goes_to_every_window_of_its_buyer_and_to_nobody_else() {
+    let pushing = Pushing::new().await;
+    let store = &pushing.world.store;
+    for (buyer, connection) in [("ann", "a1="), ("ann", "a2="), ("bob", "b1=")] {
+        store.open_connection(&key(buyer), connection, pushing.world.now()).await.unwrap();
+    }
+    pushing.placed_and_cancelled().await;
+    let answer = pushing.handle(pushing.changes().await).await;
+    assert_eq!(answer["batchItemFailures"], json!([]));
+    let told = pushing.sent_to("a1=");
+    let statuses: Vec<&str> = told.iter().map(|(status, _)| status.as_str()).collect();
+    assert_eq!(statuses, ["PENDING_PAYMENT", "CLOSED"]);
+    assert_eq!(pushing.sent_to("a2="), told);
+    assert_eq!(pushing.sent_to("b1="), []);
+
+    // Delivered twice it is told twice; a client tells by the version that nothing is new.
+    pushing.handle(pushing.changes().await).await;
+    let again = pushing.sent_to("a1=");
+    assert_eq!(again[2..], told[..]);
+    assert!(told[0].1 < told[1].1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_gone_is_forgotten_and_keeps_nothing_from_the_others() {
+    let pushing = Pushing::new().await;
+    let store = &pushing.world.store;
+    for connection in ["a1=", "a2="] {
+        store.open_connection(&key("ann"), connection, pushing.world.now()).await.unwrap();
+    }
+    pushing.answers("a1=", 410);
+    pushing.placed_and_cancelled().await;
+    let answer = pushing.handle(pushing.changes().await).await;
+    assert_eq!(answer["batchItemFailures"], json!([]), "a window that was closed is no failure");
+    assert_eq!(pushing.sent_to("a2=").len(), 2);
+    assert_eq!(store.connections_of(&key("ann")).await.unwrap(), ["a2="]);
+}
+
+#[tokio::test]
+async fn what_could_not_be_told_comes_again_from_there_on() {
+    let pushing = Pushing::new().await;
+    let store = &pushing.world.store;
+    store.open_connection(&key("ann"), "a1=", pushing.world.now()).await.unwrap();
+    pushing.placed_and_cancelled().await;
+    let changes = pushing.changes().await;
+    pushing.answers("a1=", 500);
+    let answer = pushing.handle(changes.clone()).await;
+    let first = &changes["Records"][0]["dynamodb"]["SequenceNumber"];
+    assert_eq!(answer["batchItemFailures"], json!([{ "itemIdentifier": first }]));
+    pushing.answers("a1=", 200);
+    assert_eq!(pushing.handle(changes).await["batchItemFailures"], json!([]));
+    assert_eq!(pushing.sent_to("a1=").len(), 2);
+}
+
+#[tokio::test]
+async fn a_ticket_is_good_for_a_minute_and_once() {
+    let pushing = Pushing::new().await;
+    let world = &pushing.world;
+    let asked = |ticket: &Ticket| {
+        let mut event: Value = serde_json::from_str(include_str!("../events/push-authorize.json")).unwrap();
+        event["queryStringParameters"]["token"] = ticket.reveal().into();
+        event
+    };
+    let effect = |answer: &Value| answer["policyDocument"]["Statement"][0]["Effect"].as_str().unwrap().to_owned();
+    let until = |world: &World| world.now().checked_add(domain::ticket::GOOD_FOR).unwrap();
+    let (ticket, old) = (Ticket::new(7), Ticket::new(8));
+    world.store.put_ticket(&ticket, &key("ann"), until(world)).await.unwrap();
+    world.store.put_ticket(&old, &key("ann"), until(world)).await.unwrap();
+    let allowed = pushing.handle(asked(&ticket)).await;
+    assert_eq!((effect(&allowed).as_str(), &allowed["principalId"]), ("Allow", &json!(key("ann"))));
+    assert_eq!(effect(&pushing.handle(asked(&ticket)).await), "Deny", "it is used up");
+    world.pass(60);
+    assert_eq!(effect(&pushing.handle(asked(&old)).await), "Deny", "it is too old");
+}
+
+#[tokio::test]
+async fn without_the_authorizers_word_nobody_is_connected() {
+    let pushing = Pushing::new().await;
+    let mut event: Value = serde_json::from_str(include_str!("../events/push-connect.json")).unwrap();
+    event["requestContext"].as_object_mut().unwrap().remove("authorizer");
+    assert_eq!(pushing.handle(event.clone()).await["statusCode"], 401);
+    event["requestContext"]["authorizer"] = json!({ "principalId": key("ann") });
+    assert_eq!(pushing.handle(event.clone()).await["statusCode"], 200);
+    assert_eq!(pushing.world.store.connections_of(&key("ann")).await.unwrap(), ["JKJaXeGIvHcCIhw="]);
+    event["requestContext"]["eventType"] = "DISCONNECT".into();
+    pushing.handle(event).await;
+    assert_eq!(pushing.world.store.connections_of(&key("ann")).await.unwrap(), Vec::<String>::new());
+}
