@@ -35,6 +35,8 @@ pub enum Kind {
     Stock,
     /// Changes of orders that could not be pushed.
     Push,
+    /// A walk of reconcile that failed, or did not get its turn.
+    Walk,
 }
 
 /// Where letters are, and where they came from.
@@ -50,6 +52,8 @@ pub struct Queues {
     pub stream_dead: String,
     /// Changes of orders that could not be pushed.
     pub push_dead: String,
+    /// Walks of reconcile that failed, or did not get their turn.
+    pub reconcile_dead: String,
 }
 
 /// The dead letters of a system.
@@ -61,7 +65,7 @@ pub struct DeadLetters {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 4] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push];
+    pub const ALL: [Kind; 5] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push, Kind::Walk];
 
     /// Its name in addresses.
     pub fn as_str(self) -> &'static str {
@@ -70,6 +74,7 @@ impl Kind {
             Self::Deadline => "deadlines",
             Self::Stock => "stock",
             Self::Push => "push",
+            Self::Walk => "reconcile",
         }
     }
 
@@ -80,6 +85,7 @@ impl Kind {
             Self::Deadline => "payment deadlines that could not be kept",
             Self::Stock => "changes of stock that could not be told",
             Self::Push => "changes of orders that could not be pushed",
+            Self::Walk => "walks of reconcile that failed or did not get their turn",
         }
     }
 
@@ -95,6 +101,8 @@ impl Kind {
             }
             // A page that hears nothing asks by itself.
             Self::Push => "removed: buyers see the state when they next look",
+            // Another one begins every minute.
+            Self::Walk => "removed: the next walk does what this one did not",
         }
     }
 
@@ -104,6 +112,7 @@ impl Kind {
             Self::Deadline => &queues.timeouts_dead,
             Self::Stock => &queues.stream_dead,
             Self::Push => &queues.push_dead,
+            Self::Walk => &queues.reconcile_dead,
         }
     }
 }

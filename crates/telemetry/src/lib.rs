@@ -18,7 +18,7 @@
 
 pub mod metrics;
 
-pub use metrics::{Metric, Metrics, NAMESPACE, Sink};
+pub use metrics::{Metric, Metrics, Sink, namespace};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 

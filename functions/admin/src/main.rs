@@ -26,6 +26,7 @@ async fn main() -> Result<(), Error> {
         timeouts_dead: required("TIMEOUT_DEAD_LETTER_URL")?,
         stream_dead: required("STOCK_DEAD_LETTER_URL")?,
         push_dead: required("PUSH_DEAD_LETTER_URL")?,
+        reconcile_dead: required("RECONCILE_DEAD_LETTER_URL")?,
     };
     let dead_letters = Some(DeadLetters::new(&config, queues));
     let app = &App { dead_letters, traffic: Some(Traffic::new(&config)), ..App::new(store, salt, clock, random) };

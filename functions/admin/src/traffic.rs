@@ -16,7 +16,7 @@ use aws_smithy_types::body::SdkBody;
 use domain::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use telemetry::{Metric, NAMESPACE};
+use telemetry::{Metric, namespace};
 use tokio::sync::Mutex;
 
 /// Each point is of so long.
@@ -104,7 +104,7 @@ impl Traffic {
         let end_s = now.as_second() - now.as_second().rem_euclid(period);
         let begin_s = end_s - POINTS * period;
         let query = |(metric, id, stat): (Metric, &str, &str)| {
-            let metric = json!({ "Namespace": NAMESPACE, "MetricName": metric.name() });
+            let metric = json!({ "Namespace": namespace(), "MetricName": metric.name() });
             json!({ "Id": id, "MetricStat": { "Metric": metric, "Period": PERIOD_S, "Stat": stat } })
         };
         let asked =
