@@ -98,7 +98,8 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
     metrics
 }
 
-fn repairs(report: &Report) -> [(&'static str, u32); 10] {
+/// What was put right, by kind.
+pub fn repairs(report: &Report) -> [(&'static str, u32); 10] {
     [
         ("SENT_AGAIN", report.sent_again),
         ("CLOSED", report.closed),

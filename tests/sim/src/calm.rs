@@ -27,6 +27,9 @@ impl Sim {
             self.observer.pass(pause_s.max(self.until_the_next_notice().await));
             let late = self.wire.late();
             let found = self.observer.reconcile().await;
+            for (kind, _) in reconcile::repairs(&found).into_iter().filter(|(_, times)| *times > 0) {
+                self.mark(format!("metric ReconcileRepairs {kind}"));
+            }
             let arrived = self.observer.consume().await
                 + self.observer.deadlines().await
                 + self.observer.stream().await

@@ -100,6 +100,12 @@ impl Sim {
 
     /// A buyer of the crowd, or one who was accepted lately and presses again; with the key of before, a new one, or none.
     fn draw_press(&mut self) -> Act {
+        // Who got no clear answer tries the same again, mostly at once.
+        if self.dice.chance(40)
+            && let Some((buyer, key, quantity)) = self.unsure.pop()
+        {
+            return Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) };
+        }
         let buyer = match self.lately.last() {
             Some(buyer) if self.dice.chance(15) => *buyer,
             _ => self.dice.below(self.weather.buyers),

@@ -72,6 +72,10 @@ impl Life {
         Self::Operated,
     ];
 
+    /// Those that are lived with all pairs of faults: between them they make every call about one order that is not reconcile's. The calm after
+    /// each of them is.
+    pub const IN_PAIRS: [Self; 4] = [Self::Refunded, Self::PaidLate, Self::FoundPaid, Self::ClosedTwice];
+
     fn acts(self) -> Vec<Act> {
         let press = |key: &str| Act::Press { buyer: BUYER, key: Some(key.into()), quantity: 1, environment: 0 };
         let messages = Act::Messages { most: 3, fate: Delivery::Once, newer: false };

@@ -63,6 +63,8 @@ pub struct Sim {
     pub(crate) payments: BTreeMap<usize, Vec<Payment>>,
     pub(crate) lately: Vec<usize>,
     answers: BTreeMap<(usize, String), OrderId>,
+    /// Presses that got no clear answer: who, with which key, for how many.
+    pub(crate) unsure: Vec<(usize, Option<String>, u32)>,
     /// Restocks that were asked for, by their keys: each is one unit.
     pub(crate) restocks: BTreeSet<String>,
     pub(crate) watch: Watch,
@@ -151,6 +153,7 @@ impl Sim {
             payments: BTreeMap::new(),
             lately: Vec::new(),
             answers: BTreeMap::new(),
+            unsure: Vec::new(),
             restocks: BTreeSet::new(),
             watch,
             history: Vec::new(),
@@ -327,7 +330,12 @@ impl Sim {
         let order = match answer {
             Ok(order) => order,
             Err(code) if code == "SOLD_OUT" => return self.was_sold_out(*quantity, *began_ms),
-            Err(_) => return Ok(()),
+            Err(code) => {
+                if code == "UNAVAILABLE" {
+                    self.unsure.push((*buyer, key.clone(), *quantity));
+                }
+                return Ok(());
+            }
         };
         self.mark("accepted");
         if let Some(key) = key

@@ -43,7 +43,7 @@ fn every_fault_at_every_call() {
 #[test]
 fn all_pairs_of_faults() {
     let mut pairs = Vec::new();
-    for life in Life::ALL {
+    for life in Life::IN_PAIRS {
         let calls = alone(live(life, &[])).calls;
         for first in 0..calls {
             for one in PAIRED {
