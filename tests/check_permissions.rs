@@ -8,8 +8,10 @@ use local_cloud::iam::Unused;
 use seckill_tests::permissions::{POLICIES, kept};
 
 /// Needed in a race that no test brings about yet: another request closes the order between timeout-check's question to the provider and the answer that it was paid, so
-/// that timeout-check has to look for units to revive it. And a message whose purchase has lost its claim, whose units order-consumer returns.
-const NOT_PROVOKED: [(&str, &str, &str); 5] = [
+/// that timeout-check has to look for units to revive it. A message whose purchase has lost its claim, whose units order-consumer returns. And a WebSocket that
+/// opens for a buyer whose press died: push looks whether it holds anything, as `GET /orders` does.
+const NOT_PROVOKED: [(&str, &str, &str); 6] = [
+    ("PushFunction", "dynamodb:BatchGetItem", "StockTable"),
     ("TimeoutCheckFunction", "dynamodb:BatchGetItem", "StockTable"),
     ("TimeoutCheckFunction", "dynamodb:GetItem", "LedgerTable"),
     ("TimeoutCheckFunction", "dynamodb:Query", "SalesTable"),
@@ -43,8 +45,9 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!(
-        "permissions: {} grants seen in {runs} runs; every grant of the template is used, and nothing else was allowed",
-        used.len()
+        "permissions: {} grants seen in {runs} runs, {} not provoked; every other grant of the template is used, and nothing else was allowed",
+        used.len(),
+        known.len()
     );
     ExitCode::SUCCESS
 }

@@ -62,3 +62,32 @@ async fn what_could_not_be_handled_is_shown_and_sent_again() {
     assert_eq!(shop.operator.post("/admin/dead-letters/other/redrive", &json!({})).await.status, 404);
     shop.close().await;
 }
+
+/// Letters that nothing can be done about are shown too, and gone when they are sent again; but what the ledger lacks is kept for a person.
+#[tokio::test]
+async fn every_kind_of_letter_is_shown() {
+    let shop = Shop::open().await;
+    let kinds = [
+        ("TimeoutDeadLetters", "deadlines", 1),
+        ("StockStreamDeadLetters", "stock", 0),
+        ("PushDeadLetters", "push", 1),
+        ("ReconcileDeadLetters", "reconcile", 1),
+    ];
+    for (id, kind, handled) in kinds {
+        let queues = &shop.cloud.stack().queues;
+        let queue = &queues.iter().find(|queue| queue.logical_id == id).unwrap().name;
+        let message = local_cloud::engine::sqs::Outgoing::text(format!("about {kind}"));
+        shop.cloud.cloud().sqs.send(queue, message).await.unwrap();
+        let letters = async || {
+            let all = shop.operator.get("/admin/dead-letters").await.body;
+            let these = all["queues"].as_array().unwrap().iter().find(|queue| queue["kind"] == kind).unwrap();
+            these["letters"].as_array().unwrap().clone()
+        };
+        let seen = until(20, "the letter is shown", async || letters().await.pop()).await;
+        assert_eq!(seen["body"], format!("about {kind}"));
+        let sent = shop.operator.post(&format!("/admin/dead-letters/{kind}/redrive"), &json!({})).await;
+        assert_eq!((sent.status, &sent.body), (200, &json!({"kind": kind, "handled": handled})));
+        assert_eq!(letters().await.len(), 1 - usize::try_from(handled).unwrap(), "{kind}");
+    }
+    shop.close().await;
+}
