@@ -175,7 +175,9 @@ class Rehearsal:
         resources = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
         unmade = [resource["LogicalResourceId"] for resource in resources if resource["ResourceStatus"] != "CREATE_COMPLETE"]
         assert not unmade, f"not made: {unmade}"
-        assert set(template["Resources"]) <= {resource["LogicalResourceId"] for resource in resources}, "a resource of the template was left out"
+        missing = set(template["Resources"]) - {resource["LogicalResourceId"] for resource in resources}
+        pages = {name for name, resource in template["Resources"].items() if resource.get("Condition") == "HasWebPages"}
+        assert missing == pages, f"these were left out, or made though the pages are off: {sorted(missing ^ pages)}"
         say(f"{len(resources)} resources are CREATE_COMPLETE")
         self.outputs = {output["OutputKey"]: output["OutputValue"] for output in cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]["Outputs"]}
         self.physical = {resource["LogicalResourceId"]: resource["PhysicalResourceId"] for resource in resources}

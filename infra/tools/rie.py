@@ -25,6 +25,7 @@ from local_cloud import LocalCloud, free_port, stamp, wait_for, wait_until
 EVENTS = pathlib.Path("tests/events")
 SAMPLE_SALE = "s1nqrj4w003f0c9yk"
 SAMPLE_ORDER = "01M73YF03V69FY4XMCZZ6TJE3WN5Y5Y"
+SAMPLE_TICKET = "05EMJ4Q0Z3C8K1V7R2T9XW6N0A"
 
 
 def main() -> None:
@@ -100,6 +101,7 @@ class Life:
             self.buy_and_pay()
             self.buy_and_cancel()
             self.look_after()
+            self.push()
         except BaseException:
             for function in self.functions.values():
                 print(f"── {function.name}\n{function.log.read_text(errors='replace')[-2000:]}", file=sys.stderr)
@@ -161,6 +163,16 @@ class Life:
         expect((report["sales"], report["drift"]), (1, 0))
         audit = self.http("admin-audit", 200)["items"][0]
         expect((audit["drift"], audit["total"]), (0, 1100))
+
+    def push(self) -> None:
+        def effect(answer: dict) -> str:
+            return answer["policyDocument"]["Statement"][0]["Effect"]
+
+        expect(effect(self.event("push-authorize")), "Deny")
+        ticket = {SAMPLE_TICKET: self.cloud.ask("/ws-ticket", {}, self.cloud.token("ann"))["ticket"]}
+        expect(effect(self.event("push-authorize", ticket)), "Allow")
+        expect(effect(self.event("push-authorize", ticket)), "Deny")
+        expect(self.event("push-connect"), {"statusCode": 200})
 
     def stripe_secret(self) -> str:
         client, shop = self.cloud.client("secretsmanager"), self.cloud.function("shop")
