@@ -32,7 +32,7 @@ impl World {
             public_url: "https://shop.example".into(),
             now: self.now(),
         };
-        start_payment(&self.store, &self.providers, &ask).await
+        start_payment(&self.store_of("shop"), &self.providers_of("shop"), &ask).await
     }
 
     pub async fn starts(&self, order: &OrderId, method: Method, points: i64) -> Started {
@@ -75,9 +75,10 @@ impl World {
     /// A notice, at the door of payment-notify. Whether it was accepted.
     pub async fn take(&self, due: &DueNotice) -> bool {
         let now = self.now();
+        let (store, providers) = (self.store_of("payment-notify"), self.providers_of("payment-notify"));
         let app = payment_notify::App {
             metrics: Sink::to(|_| ()),
-            ..payment_notify::App::new(self.store.clone(), self.providers.clone(), Arc::new(move || now))
+            ..payment_notify::App::new(store, providers, Arc::new(move || now))
         };
         let (parts, body) = payment_notify::handle(&app, notice_request(due)).await.into_parts();
         is_accepted(due.kind, parts.status.as_u16(), &body)

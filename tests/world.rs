@@ -91,11 +91,12 @@ impl World {
     }
 
     /// The store as a function has it: under its permissions, and no others.
-    fn store_of(&self, binary: &str) -> Store {
+    pub fn store_of(&self, binary: &str) -> Store {
         Store::new(&self.config_of(binary), self.names.clone())
     }
 
-    fn providers_of(&self, binary: &str) -> Providers {
+    /// The providers as a function has them.
+    pub fn providers_of(&self, binary: &str) -> Providers {
         providers(&self.config_of(binary), &self.wire)
     }
 

@@ -118,10 +118,17 @@ impl Scene {
                 }
                 Event::Timeout => {
                     let late = now.saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
-                    let _ = close(&world.store, &world.providers, order, Cause::Deadline, late).await;
+                    let (store, providers) = (world.store_of("timeout-check"), world.providers_of("timeout-check"));
+                    let _ = close(&store, &providers, order, Cause::Deadline, late).await;
                 }
-                Event::Cancel => drop(close(&world.store, &world.providers, order, Cause::Buyer, now).await),
-                Event::Refund => drop(refund(&world.store, &world.providers, order, now).await),
+                Event::Cancel => {
+                    let (store, providers) = (world.store_of("shop"), world.providers_of("shop"));
+                    let _ = close(&store, &providers, order, Cause::Buyer, now).await;
+                }
+                Event::Refund => {
+                    let (store, providers) = (world.store_of("shop"), world.providers_of("shop"));
+                    let _ = refund(&store, &providers, order, now).await;
+                }
             }
         })
     }

@@ -11,7 +11,8 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use domain::ids::{Buyer, BuyerKey, OrderId};
 use domain::ticket::Ticket;
 use lambda_http::http;
-use local_cloud::wire::Wire;
+use local_cloud::wire::{Fault, Wire};
+use seckill_tests::stepping::stopped;
 use seckill_tests::world::{SALT, World};
 use serde_json::{Value, json};
 
@@ -57,7 +58,7 @@ impl Pushing {
         let config = world.wire.sdk_config().into_builder().http_client(gateway.clone()).build();
         let clock = world.clock.clone();
         let now = Arc::new(move || domain::Timestamp::from_millisecond(clock.now_ms()).unwrap());
-        let app = push::App::new(world.store.clone(), &config, now);
+        let app = push::App::new(world.store_of("push"), &config, now);
         Self { world, gateway, app }
     }
 
@@ -172,6 +173,26 @@ async fn a_ticket_is_good_for_a_minute_and_once() {
     assert_eq!(effect(&pushing.handle(asked(&ticket)).await), "Deny", "it is used up");
     world.pass(60);
     assert_eq!(effect(&pushing.handle(asked(&old)).await), "Deny", "it is too old");
+}
+
+/// The same as `GET /orders` shows: what a press left that died before it held anything will be no order.
+#[tokio::test]
+async fn a_press_that_died_is_not_shown_as_accepted() {
+    let pushing = Pushing::new().await;
+    let world = &pushing.world;
+    let offer = world.sale(5, 1).await;
+    let (seckill, press) = (world.environment(), world.asks(&offer, "ann", 1, None));
+    assert!(stopped(world, 4, Fault::Stops, seckill.purchase(&press)).await, "claimed, and not held");
+    world.mend();
+    let mut says: Value = serde_json::from_str(include_str!("../events/push-connect.json")).unwrap();
+    says["requestContext"]["authorizer"] = json!({ "principalId": key("ann") });
+    says["requestContext"]["eventType"] = "MESSAGE".into();
+    let connection = says["requestContext"]["connectionId"].as_str().unwrap().to_owned();
+    pushing.handle(says.clone()).await;
+    assert_eq!(pushing.sent_to(&connection).len(), 1, "it may be about to hold");
+    world.pass(60);
+    pushing.handle(says).await;
+    assert_eq!(pushing.sent_to(&connection).len(), 1, "it never will");
 }
 
 #[tokio::test]

@@ -182,16 +182,19 @@ impl Database {
 }
 
 /// Write-ahead log with `synchronous = NORMAL`: every commit is handed to the operating system before it is answered,
-/// so the end of the process loses nothing; only the machine losing power may.
+/// so the end of the process loses nothing; only the machine losing power may. The data directory is one process's (`data.rs`), so the file is
+/// locked once and not again for each call, which would be half of the system calls.
 pub(crate) fn make_durable(connection: &Connection, file: &str) -> Result<(), OpenError> {
     let sqlite = |error| OpenError::from_sqlite(file, &error);
+    let locking: String =
+        connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |row| row.get(0)).map_err(sqlite)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     connection.execute_batch("PRAGMA synchronous = NORMAL").map_err(sqlite)?;
     let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(sqlite)?;
-    if mode != "wal" || synchronous != 1 {
+    if mode != "wal" || synchronous != 1 || locking != "exclusive" {
         return Err(OpenError::NotDurable {
             file: file.to_owned(),
-            mode: format!("{mode} (synchronous {synchronous})"),
+            mode: format!("{mode} (synchronous {synchronous}, {locking} locking)"),
         });
     }
     Ok(())

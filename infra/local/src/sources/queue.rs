@@ -14,10 +14,9 @@ use crate::engine::sqs::{Receive, Received, Sqs, SqsError};
 use crate::invoke::{Invoker, Outcome};
 use crate::template::model::QueueSource;
 
-/// Invocations at once when the mapping does not say: Lambda starts with five as well.
-const DEFAULT_CONCURRENCY: u32 = 5;
-/// The most that a mapping may say.
-const MOST_CONCURRENCY: u32 = 1000;
+/// Invocations at once, if the mapping allows so many. Lambda starts with five as well, and adds more while a queue grows; here more of them would share the
+/// same processors, and each would have fewer messages.
+const AT_ONCE: u32 = 5;
 /// When every environment is busy, messages are back in sight after this.
 const THROTTLED_VISIBILITY_S: i64 = 1;
 /// SQS gives and takes at most so many at once.
@@ -69,7 +68,7 @@ impl QueueConsumer {
 
     /// Takes batches to the function until `stop` says true, several at a time.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let at_once = self.source.maximum_concurrency.unwrap_or(DEFAULT_CONCURRENCY).clamp(1, MOST_CONCURRENCY);
+        let at_once = self.source.maximum_concurrency.unwrap_or(AT_ONCE).clamp(1, AT_ONCE);
         let mut pollers = JoinSet::new();
         for _ in 0..at_once {
             pollers.spawn(self.clone().keep_polling(stop.clone()));

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::asynchronous::{AcceptError, Asynchronous, cut, text};
 use super::events::{fill_context, schedule_event, seconds_text};
-use super::{PAUSE_AFTER_TROUBLE, is_stopping, or_stop};
+use super::{PAUSE_AFTER_TROUBLE, SHORTEST_WINDOW, is_stopping, or_stop};
 use crate::ACCOUNT;
 use crate::clock::Clock;
 use crate::engine::scheduler::{
@@ -159,9 +159,10 @@ impl Schedules {
             };
             tokio::select! {
                 _ = or_stop(&mut stop, wait) => {}
-                changed = changes.changed() => if changed.is_err() {
-                    self.clock.sleep(PAUSE_AFTER_TROUBLE).await;
-                },
+                changed = changes.changed() => {
+                    let pause = if changed.is_ok() { SHORTEST_WINDOW } else { PAUSE_AFTER_TROUBLE };
+                    or_stop(&mut stop, self.clock.sleep(pause)).await;
+                }
             }
         }
     }

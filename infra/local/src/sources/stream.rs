@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::answers::{Failures, failures};
 use super::events::{StreamBatch, stream_event, stream_failure_record};
 use super::filter::{Filter, FilterError};
-use super::{LARGEST_EVENT_BYTES, PAUSE_AFTER_TROUBLE, is_stopping, or_stop};
+use super::{LARGEST_EVENT_BYTES, PAUSE_AFTER_TROUBLE, SHORTEST_WINDOW, is_stopping, or_stop};
 use crate::engine::dynamodb::{DynamoError, SequenceNumber, StreamRecord};
 use crate::engine::sqs::{Outgoing, Sqs, SqsError};
 use crate::engine::{CheckpointError, Cloud};
@@ -26,8 +26,6 @@ const RETRY_FIRST_MS: i64 = 250;
 const RETRY_LONGEST_MS: i64 = 30_000;
 /// A mapping's largest batch in AWS.
 const MOST_RECORDS: usize = 10_000;
-/// Under load every write would wake every reader: so long they wait for more, which is still a tenth of AWS's wait.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
 /// The engine has one shard for each stream, under a name of AWS's length.
 const SHARD: &str = "shardId-00000000000000000001-00000001";
 

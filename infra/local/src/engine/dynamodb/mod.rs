@@ -33,6 +33,9 @@ use tokens::Tokens;
 /// Its name in the data directory.
 pub(crate) const FILE: &str = "dynamodb.db";
 
+/// SQL statements kept ready: each table has several of its own.
+const STATEMENTS: usize = 256;
+
 /// DynamoDB's own answers are of this type.
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
@@ -97,6 +100,7 @@ impl DynamoDb {
             None => Storage::memory().map_err(|error| open_error(&error))?,
         };
         let storage = storage.with_clock(Arc::new(EngineClock(clock.clone())));
+        storage.conn().set_prepared_statement_cache_capacity(STATEMENTS);
         streams::index(&storage).map_err(|error| OpenError::from_sqlite(FILE, &error))?;
         let engine =
             Engine { storage, lifecycle: VectorIndexLifecycle::new(), tokens: Tokens::default(), clock: clock.clone() };

@@ -35,8 +35,16 @@ use queue::Queue;
 pub struct Sqs {
     database: Database,
     clock: Clock,
-    arrivals: Arc<Mutex<HashMap<String, watch::Sender<u64>>>>,
+    doors: Arc<Mutex<HashMap<String, Door>>>,
     purges: Arc<Mutex<HashMap<String, i64>>>,
+}
+
+/// Where those who wait for a queue's messages stand.
+#[derive(Clone, Debug, Default)]
+struct Door {
+    arrivals: watch::Sender<u64>,
+    /// Whose it is listens; the others stand in line for it. An arrival wakes one, not all of them to look at one message.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A message to send.
@@ -201,7 +209,7 @@ impl Default for Receive {
 
 impl Sqs {
     pub(super) fn new(database: Database, clock: Clock) -> Self {
-        Self { database, clock, arrivals: Arc::default(), purges: Arc::default() }
+        Self { database, clock, doors: Arc::default(), purges: Arc::default() }
     }
 
     /// The URL of a queue, whether or not it exists. Calls may name any host: only the last part counts.
@@ -222,14 +230,18 @@ impl Sqs {
     /// Tells of every arrival in `queue`: a message sent, or back in sight by a visibility change or a move. A message
     /// that comes back into sight by time alone is not announced; see [`Sqs::next_visible_ms`].
     pub fn arrivals(&self, queue: &str) -> watch::Receiver<u64> {
-        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        arrivals.entry(queue.to_owned()).or_default().subscribe()
+        self.door(queue).arrivals.subscribe()
+    }
+
+    fn door(&self, queue: &str) -> Door {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.entry(queue.to_owned()).or_default().clone()
     }
 
     fn announce(&self, queue: &str) {
-        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = arrivals.get(queue) {
-            sender.send_modify(|count| *count = count.wrapping_add(1));
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = doors.get(queue) {
+            door.arrivals.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
@@ -245,8 +257,10 @@ impl Sqs {
     /// Receives messages, waiting for a first one as `how` or the queue says. Gives none when the wait is over.
     pub async fn receive(&self, queue: &str, how: Receive) -> Result<Vec<Received>, SqsError> {
         how.check()?;
+        let Door { arrivals, turn } = self.door(queue);
         // Listening starts before the first look, so that nothing arrives unnoticed between the two.
-        let mut arrivals = self.arrivals(queue);
+        let mut arrivals = arrivals.subscribe();
+        let mut listening = None;
         let started_ms = self.clock.now_ms();
         loop {
             arrivals.mark_unchanged();
@@ -254,6 +268,17 @@ impl Sqs {
             let until_ms = started_ms.saturating_add(wait_s.saturating_mul(1_000));
             if !taken.is_empty() || self.clock.now_ms() >= until_ms {
                 return Ok(taken);
+            }
+            if listening.is_none() {
+                let Ok(mine) = turn.try_lock() else {
+                    // When its turn comes it looks again: whoever listened may have left something.
+                    tokio::select! {
+                        mine = turn.lock() => listening = Some(mine),
+                        () = self.clock.sleep_until(until_ms) => {}
+                    }
+                    continue;
+                };
+                listening = Some(mine);
             }
             let wake_ms = next_ms.map_or(until_ms, |next_ms| next_ms.min(until_ms));
             tokio::select! {
