@@ -85,12 +85,12 @@ cold-start: build-local bootstraps ## Measure each bootstrap's size, start and f
 agree: ## Run the SQS and Scheduler cases against ministack too, and compare
 	@infra/local/agree.sh
 
-# Measured with the deployed code's optimisation, which compiles everything once more; PROFILE=dev measures what the tests run.
+# The crowd meets the bootstraps as they are deployed, and everything else is optimised, too; PROFILE=dev measures what the tests run.
 PROFILE ?= bench-local
-bench: ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--only crowd")
+bench: $(if $(filter dev,$(PROFILE)),,bootstraps) ## Measure engines, invocations, costs and a crowd (PROFILE=dev, ARGS="--only crowd")
 	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
 	@cargo build --workspace --bins --profile $(PROFILE)
-	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
+	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(if $(filter dev,$(PROFILE)),,--binaries $(BOOTSTRAPS)) $(ARGS)
 
 bench-compare: ## Show two runs of the bench side by side (BEFORE=target/bench.before.json AFTER=target/bench.json)
 	@cargo build --workspace --bins --quiet
@@ -108,7 +108,7 @@ drill: build-local ## Kill functions and the local cloud while they sell, then a
 # A long run pays for compiling everything once more with OPTIMISED=1.
 sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=100000 runs so many, OPTIMISED=1)
 	@cargo nextest run --workspace $(if $(OPTIMISED),--cargo-profile bench-local) --no-capture \
-		-E 'package(seckill-sim)$(if $(SEED)$(SEEDS), and test(no_seed_violates_anything))'
+		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test lives --test model)
 
 sim-teeth: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)
 	@cargo build --workspace --bins --quiet

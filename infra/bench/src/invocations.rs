@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::load::closed_loop;
 use crate::report::Section;
-use crate::{Options, Problem};
+use crate::{Options, Problem, beside};
 
 const TEMPLATE: &str = include_str!("../nothing.yaml");
 /// Fresh starts that the first invocation is measured on.
@@ -28,7 +28,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
 
     let mut first = Latency::default();
     for _ in 0..STARTS {
-        let (cloud, _directory) = start(options).await?;
+        let (cloud, _directory) = start().await?;
         let api = Api::new(cloud.base_url());
         let began = Instant::now();
         invoke(&api).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
     section.add("first invocation, process start included, median", first.percentile_ms(50.0), "ms");
     section.add(format!("… slowest of {STARTS}"), first.percentile_ms(100.0), "ms");
 
-    let (cloud, _directory) = start(options).await?;
+    let (cloud, _directory) = start().await?;
     for clients in [1, CLIENTS] {
         let api = Api::new(cloud.base_url());
         let (invoked, cpu) = (Arc::new(AtomicU64::new(0)), cpu_of_children(std::process::id(), PROGRAM));
@@ -61,7 +61,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
     Ok(section)
 }
 
-async fn start(options: &Options) -> Result<(LocalCloud, TempDir), Problem> {
+async fn start() -> Result<(LocalCloud, TempDir), Problem> {
     let directory = tempfile::tempdir()?;
     let template = directory.path().join("template.yaml");
     std::fs::write(&template, TEMPLATE)?;
@@ -69,7 +69,7 @@ async fn start(options: &Options) -> Result<(LocalCloud, TempDir), Problem> {
         template,
         port: 0,
         data_dir: directory.path().join("data"),
-        binaries: options.binaries()?,
+        binaries: beside()?,
         no_demo: true,
         ..CloudOptions::default()
     };

@@ -79,13 +79,15 @@ enum Part {
 const ALL: [Part; 6] = [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Crowd, Part::Scaling];
 
 impl Options {
-    /// The directory of the functions' binaries: this program was built together with them.
+    /// The directory of the functions' binaries.
     fn binaries(&self) -> Result<PathBuf, Problem> {
-        match &self.binaries {
-            Some(directory) => Ok(directory.clone()),
-            None => Ok(std::env::current_exe()?.parent().unwrap_or(Path::new(".")).to_owned()),
-        }
+        self.binaries.clone().map_or_else(beside, Ok)
     }
+}
+
+/// Where this program is, and whatever was built together with it.
+fn beside() -> Result<PathBuf, Problem> {
+    Ok(std::env::current_exe()?.parent().unwrap_or(Path::new(".")).to_owned())
 }
 
 /// Measures, prints, and keeps the figures.
@@ -93,7 +95,7 @@ pub async fn run(options: Options) -> Result<(), Problem> {
     if let Some([before, after]) = options.compare.as_deref() {
         return report::compare(before, after);
     }
-    let mut report = Report::begin(&options.out, &options.binaries()?)?;
+    let mut report = Report::begin(&options.out, &beside()?)?;
     report.print_head();
     for part in ALL.into_iter().filter(|part| options.only.is_empty() || options.only.contains(part)) {
         let section: Section = match part {

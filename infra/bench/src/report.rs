@@ -60,7 +60,11 @@ impl Report {
             Some("debug") | None => "dev".to_owned(),
             Some(profile) => profile.to_owned(),
         };
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        // Which functions the crowd meets is for `make` to say.
+        let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+        if let Some(at) = arguments.iter().position(|argument| argument == "--binaries") {
+            arguments.drain(at..arguments.len().min(at + 2));
+        }
         let arguments = if arguments.is_empty() { String::new() } else { format!(" ARGS=\"{}\"", arguments.join(" ")) };
         let command = format!("make bench PROFILE={profile}{arguments}");
         let before = match std::fs::read(out) {
