@@ -1,7 +1,7 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
 .PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth \
-	audit reconcile build deploy destroy bootstraps lint-template rie rehearse engines cold-start plan load bench-compare \
+	audit reconcile build deploy destroy bootstraps lint-template rie rehearse engines cold-start instructions plan load bench-compare \
 	demo browser fuzz-api publish-web
 
 help: ## Print the targets
@@ -81,6 +81,10 @@ engines: ## Run the flows' tests with every DynamoDB call on two other engines a
 
 cold-start: build-local bootstraps ## Measure each bootstrap's size, start and first answer beside a minimal function
 	@python3 infra/tools/cold_start.py $(BOOTSTRAPS) target/debug/seckill-local
+
+instructions: ## Count where a press spends its instructions, under valgrind
+	@cargo build --workspace --bins --profile bench-local
+	@python3 infra/tools/instructions.py target/bench-local
 
 agree: ## Run the SQS and Scheduler cases against ministack too, and compare
 	@infra/local/agree.sh
