@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use domain::ids::{Offer, OrderId};
+use domain::order::Status;
 use domain::payment::Method;
 use flows::close::{Cause, close};
 use flows::refund::refund;
@@ -26,6 +27,8 @@ enum Event {
     Cancel,
     Refund,
     OtherChannel,
+    /// The buyer pays although the payment was closed, and the notice of it is still to come.
+    PaysLate,
 }
 
 const EVENTS: [Event; 6] =
@@ -83,6 +86,8 @@ impl Scene {
         if pays == Pays::Before {
             world.pays(&open).await;
         }
+        // The deadline is near: a timeout whose clock is a little fast finds it passed, and no provider calls its request too old.
+        world.pass(700);
         Rc::new(Self { stage: stage.clone(), order, first, open, pays })
     }
 
@@ -116,8 +121,9 @@ impl Scene {
                     let _ = world.cloud.sandbox.pay_late(&first.number.to_string()).await;
                     scene.deliver(first).await;
                 }
+                Event::PaysLate => drop(world.cloud.sandbox.pay_late(&open.number.to_string()).await),
                 Event::Timeout => {
-                    let late = now.saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
+                    let late = now.saturating_add(jiff::SignedDuration::from_secs(250)).unwrap();
                     let (store, providers) = (world.store_of("timeout-check"), world.providers_of("timeout-check"));
                     let _ = close(&store, &providers, order, Cause::Deadline, late).await;
                 }
@@ -269,6 +275,27 @@ fn in_pairs_paid_meanwhile() {
 #[test]
 fn in_pairs_paid_late() {
     play(in_pairs(Pays::Late));
+}
+
+/// The order is cancelled, and then paid after all, between a timeout's question to the provider and the answer: it is the timeout that finds the money,
+/// and has to find a unit for it.
+#[test]
+fn a_timeout_revives_what_was_cancelled_meanwhile_and_paid_late() {
+    play(async {
+        let stage = Stage::new().await;
+        let alone = Scene::new(&stage, Pays::Late).await.play(&[Event::Timeout], &[])[0];
+        let mut revived = 0;
+        for first in 0..=alone {
+            let scene = Scene::new(&stage, Pays::Late).await;
+            let segments = [(0, first), (1, usize::MAX), (2, usize::MAX)];
+            scene.play(&[Event::Timeout, Event::Cancel, Event::PaysLate], &segments);
+            let order = stage.world.order(&scene.order).await.unwrap();
+            revived += usize::from(order.status == Status::Paid);
+            scene.ends_well(segments).await;
+        }
+        assert!(revived > 0, "no cut of {alone} calls let the timeout find the money");
+        stage.ends_well().await;
+    });
 }
 
 /// Three flows, cut at places that are drawn: each pair of cuts is covered above, and this is what a third adds.
