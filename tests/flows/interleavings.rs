@@ -29,6 +29,8 @@ enum Event {
     OtherChannel,
     /// The buyer pays although the payment was closed, and the notice of it is still to come.
     PaysLate,
+    /// The buyer buys once more.
+    BuysAgain,
 }
 
 const EVENTS: [Event; 6] =
@@ -68,6 +70,7 @@ impl Stage {
 /// An order with a payment open at WeChat Pay, after one at Alipay that was closed.
 struct Scene {
     stage: Rc<Stage>,
+    buyer: String,
     order: OrderId,
     first: Started,
     open: Started,
@@ -88,14 +91,14 @@ impl Scene {
         }
         // The deadline is near: a timeout whose clock is a little fast finds it passed, and no provider calls its request too old.
         world.pass(700);
-        Rc::new(Self { stage: stage.clone(), order, first, open, pays })
+        Rc::new(Self { stage: stage.clone(), buyer, order, first, open, pays })
     }
 
     /// The run of a flow.
     fn life(self: &Rc<Self>, event: Event) -> Pin<Box<dyn Future<Output = ()>>> {
         let scene = self.clone();
         Box::pin(async move {
-            let Scene { stage, order, first, open, pays } = &*scene;
+            let Scene { stage, buyer, order, first, open, pays } = &*scene;
             let world = &stage.world;
             let now = world.now();
             // A flow that gave up is run again by whoever called it: here by `quiet_down`.
@@ -122,6 +125,10 @@ impl Scene {
                     scene.deliver(first).await;
                 }
                 Event::PaysLate => drop(world.cloud.sandbox.pay_late(&open.number.to_string()).await),
+                Event::BuysAgain => {
+                    let bought = world.press(&stage.offer, buyer).await;
+                    stage.orders.borrow_mut().extend(bought.map(|bought| bought.order));
+                }
                 Event::Timeout => {
                     let late = now.saturating_add(jiff::SignedDuration::from_secs(250)).unwrap();
                     let (store, providers) = (world.store_of("timeout-check"), world.providers_of("timeout-check"));
@@ -204,6 +211,7 @@ impl Stage {
     /// All orders together, in the end.
     async fn ends_well(&self) {
         let orders = self.orders.borrow().clone();
+        self.world.quiet_down().await;
         self.world.books_agree(&self.offer, &orders).await.unwrap();
     }
 }
@@ -278,23 +286,26 @@ fn in_pairs_paid_late() {
 }
 
 /// The order is cancelled, and then paid after all, between a timeout's question to the provider and the answer: it is the timeout that finds the money,
-/// and has to find a unit for it.
+/// and has to find a unit for it; or to send it back, if the buyer has bought again.
 #[test]
-fn a_timeout_revives_what_was_cancelled_meanwhile_and_paid_late() {
+fn a_timeout_sees_to_what_was_cancelled_meanwhile_and_paid_late() {
     play(async {
-        let stage = Stage::new().await;
-        let alone = Scene::new(&stage, Pays::Late).await.play(&[Event::Timeout], &[])[0];
-        let mut revived = 0;
-        for first in 0..=alone {
-            let scene = Scene::new(&stage, Pays::Late).await;
-            let segments = [(0, first), (1, usize::MAX), (2, usize::MAX)];
-            scene.play(&[Event::Timeout, Event::Cancel, Event::PaysLate], &segments);
-            let order = stage.world.order(&scene.order).await.unwrap();
-            revived += usize::from(order.status == Status::Paid);
-            scene.ends_well(segments).await;
+        for (then, wanted) in [(Event::PaysLate, Status::Paid), (Event::BuysAgain, Status::Closed)] {
+            let stage = Stage::new().await;
+            let alone = Scene::new(&stage, Pays::Late).await.play(&[Event::Timeout], &[])[0];
+            let mut seen_to = 0;
+            for first in 0..=alone {
+                let scene = Scene::new(&stage, Pays::Late).await;
+                let segments = [(0, first), (1, usize::MAX), (2, usize::MAX), (3, usize::MAX)];
+                scene.play(&[Event::Timeout, Event::Cancel, Event::PaysLate, then], &segments);
+                let order = stage.world.order(&scene.order).await.unwrap();
+                let knows = order.paid.is_some() || !order.returned.is_empty();
+                seen_to += usize::from(knows && order.status == wanted);
+                scene.ends_well(segments).await;
+            }
+            assert!(seen_to > 0, "no cut of {alone} calls let the timeout find the money, then {then:?}");
+            stage.ends_well().await;
         }
-        assert!(revived > 0, "no cut of {alone} calls let the timeout find the money");
-        stage.ends_well().await;
     });
 }
 
