@@ -51,3 +51,26 @@ pub struct DeadlineInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
+
+#[cfg(test)]
+pub(crate) mod sample {
+    use jiff::Timestamp;
+
+    use super::{OrderMessage, VERSION};
+    use crate::ids::{Buyer, BuyerKey, OrderId};
+
+    /// A message about a phone that is held in bucket 5.
+    pub(crate) fn message(pressed_at: Timestamp) -> OrderMessage {
+        let buyer = Buyer::parse("ann").unwrap();
+        OrderMessage {
+            version: VERSION,
+            order_id: OrderId::new(pressed_at, &BuyerKey::of(&buyer, ""), 1),
+            buyer,
+            sale_id: "s1".parse().unwrap(),
+            item_id: "phone".parse().unwrap(),
+            quantity: 1,
+            bucket: 5,
+            trace: None,
+        }
+    }
+}

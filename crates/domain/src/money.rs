@@ -21,6 +21,11 @@ impl Currency {
         Ok(Self(text))
     }
 
+    /// ISO 4217's code for no currency: nothing is to be paid.
+    pub fn none() -> Self {
+        Self("XXX".to_owned())
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::BucketNo;
 use crate::ids::{Buyer, ItemId, Offer, OrderId, SaleId};
+use crate::message::OrderMessage;
 use crate::money::Currency;
 use crate::payment::{Attempt, OpenPayment, PaidWith};
 
@@ -225,6 +226,34 @@ pub struct Order {
 }
 
 impl Order {
+    /// The order of an accepted purchase, as it is before anything is known of its item: for nothing, and due at once.
+    pub fn of(message: &OrderMessage, now: Timestamp) -> Self {
+        Self {
+            id: message.order_id.clone(),
+            buyer_name: message.buyer.clone(),
+            sale: message.sale_id.clone(),
+            item: message.item_id.clone(),
+            item_name: message.item_id.to_string(),
+            quantity: message.quantity,
+            amount: 0,
+            currency: Currency::none(),
+            bucket: message.bucket,
+            status: Status::PendingPayment,
+            reason: None,
+            created_at: now,
+            pay_by: now,
+            paid_at: None,
+            closed_at: None,
+            refunded_at: None,
+            points_price: None,
+            attempts: Vec::new(),
+            payment: None,
+            paid: None,
+            returned: BTreeSet::new(),
+            trace: message.trace.clone(),
+        }
+    }
+
     /// What was ordered.
     pub fn offer(&self) -> Offer {
         Offer { sale: self.sale.clone(), item: self.item.clone() }
@@ -277,31 +306,7 @@ mod tests {
     #[test]
     fn every_change_of_a_payment_is_a_later_version() {
         let at = Timestamp::UNIX_EPOCH;
-        let buyer = Buyer::parse("ann").unwrap();
-        let new = Order {
-            id: OrderId::new(at, &crate::ids::BuyerKey::of(&buyer, ""), 1),
-            buyer_name: buyer,
-            sale: "s1".parse().unwrap(),
-            item: "phone".parse().unwrap(),
-            item_name: "Phone".into(),
-            quantity: 1,
-            amount: 1,
-            currency: Currency::parse("CNY").unwrap(),
-            bucket: 0,
-            status: Status::PendingPayment,
-            reason: None,
-            created_at: at,
-            pay_by: at,
-            paid_at: None,
-            closed_at: None,
-            refunded_at: None,
-            points_price: None,
-            attempts: Vec::new(),
-            payment: None,
-            paid: None,
-            returned: BTreeSet::new(),
-            trace: None,
-        };
+        let new = Order::of(&crate::message::sample::message(at), at);
         let mut seen = vec![new.version()];
         let mut order = new;
         for attempt in 0..crate::payment::MAX_ATTEMPTS {

@@ -348,6 +348,7 @@ mod tests {
             payment: (status == Status::PendingPayment).then_some(open),
             status,
             amount: 1_000,
+            currency: cny(),
             points_price: Some(100),
             ..crate::repair::tests::order(status)
         }

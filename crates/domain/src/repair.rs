@@ -75,7 +75,7 @@ pub fn verdict(
 pub(crate) mod tests {
     use super::*;
     use crate::ids::{Buyer, BuyerKey};
-    use crate::money::Currency;
+    use crate::message::sample::message;
 
     fn at(s: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + s).unwrap()
@@ -86,30 +86,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn order(status: Status) -> Order {
-        Order {
-            id: id(1),
-            buyer_name: Buyer::parse("a").unwrap(),
-            sale: "s".parse().unwrap(),
-            item: "i".parse().unwrap(),
-            item_name: "Phone".into(),
-            quantity: 1,
-            amount: 1,
-            currency: Currency::parse("CNY").unwrap(),
-            bucket: 5,
-            status,
-            reason: None,
-            created_at: at(1),
-            pay_by: at(901),
-            paid_at: None,
-            closed_at: None,
-            refunded_at: None,
-            points_price: None,
-            attempts: Vec::new(),
-            payment: None,
-            paid: None,
-            returned: Default::default(),
-            trace: None,
-        }
+        Order { id: id(1), status, pay_by: at(901), ..Order::of(&message(at(0)), at(1)) }
     }
 
     fn claim(order: OrderId, bucket: BucketNo, state: ClaimState) -> Claim {

@@ -111,6 +111,7 @@ impl<'a> OrderJson<'a> {
 mod tests {
     use super::*;
     use domain::ids::{Buyer, BuyerKey, Offer, OrderId};
+    use domain::message::{OrderMessage, VERSION};
     use domain::money::Currency;
     use domain::order::Reason;
     use domain::payment::{Attempt, OpenPayment};
@@ -125,29 +126,24 @@ mod tests {
     }
 
     fn order(status: Status) -> Order {
-        Order {
-            id: id(),
-            buyer_name: Buyer::parse("ann").unwrap(),
-            sale: "s1".parse().unwrap(),
-            item: "phone".parse().unwrap(),
-            item_name: "Phone".into(),
+        let buyer = Buyer::parse("ann").unwrap();
+        let message = OrderMessage {
+            version: VERSION,
+            order_id: id(),
+            buyer,
+            sale_id: "s1".parse().unwrap(),
+            item_id: "phone".parse().unwrap(),
             quantity: 2,
+            bucket: 5,
+            trace: Some("1-2-3".into()),
+        };
+        Order {
+            item_name: "Phone".into(),
             amount: 139_800,
             currency: Currency::parse("CNY").unwrap(),
-            bucket: 5,
             status,
-            reason: None,
-            created_at: at("2026-11-11T00:00:00.25Z"),
             pay_by: at("2026-11-11T00:15:00.25Z"),
-            paid_at: None,
-            closed_at: None,
-            refunded_at: None,
-            points_price: None,
-            attempts: Vec::new(),
-            payment: None,
-            paid: None,
-            returned: Default::default(),
-            trace: Some("1-2-3".into()),
+            ..Order::of(&message, at("2026-11-11T00:00:00.25Z"))
         }
     }
 

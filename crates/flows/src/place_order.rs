@@ -13,7 +13,7 @@ use domain::Timestamp;
 use domain::claim::ClaimState;
 use domain::ids::Offer;
 use domain::message::OrderMessage;
-use domain::money::{Currency, amount};
+use domain::money::amount;
 use domain::order::{Order, Reason, Status};
 use domain::sale::{Item, Sale, SaleWithItems};
 use jiff::SignedDuration;
@@ -83,28 +83,12 @@ async fn sold(store: &Store, sales: &Sales, offer: &Offer, now: Timestamp) -> Re
 fn pending(message: &OrderMessage, sale: &Sale, item: &Item, now: Timestamp) -> Order {
     let window = SignedDuration::from_secs(i64::from(sale.payment_window_s));
     Order {
-        id: message.order_id.clone(),
-        buyer_name: message.buyer.clone(),
-        sale: sale.id.clone(),
-        item: item.id.clone(),
         item_name: item.name.clone(),
-        quantity: message.quantity,
         amount: amount(item.price, message.quantity),
         currency: item.currency.clone(),
-        bucket: message.bucket,
-        status: Status::PendingPayment,
-        reason: None,
-        created_at: now,
         pay_by: now.saturating_add(window).unwrap_or(now),
-        paid_at: None,
-        closed_at: None,
-        refunded_at: None,
         points_price: item.points_price.map(|points| amount(points, message.quantity)),
-        attempts: Vec::new(),
-        payment: None,
-        paid: None,
-        returned: Default::default(),
-        trace: message.trace.clone(),
+        ..Order::of(message, now)
     }
 }
 
@@ -118,33 +102,8 @@ pub async fn fail(
     reason: Reason,
     now: Timestamp,
 ) -> Result<Placement, StoreError> {
-    // ISO 4217's code for "no currency": nothing is to be paid.
-    let no_currency = Currency::parse("XXX")
-        .map_err(|error| StoreError::Permanent { operation: "fail an order", detail: error.to_string() })?;
-    let failed = Order {
-        id: message.order_id.clone(),
-        buyer_name: message.buyer.clone(),
-        sale: message.sale_id.clone(),
-        item: message.item_id.clone(),
-        item_name: message.item_id.to_string(),
-        quantity: message.quantity,
-        amount: 0,
-        currency: no_currency,
-        bucket: message.bucket,
-        status: Status::Failed,
-        reason: Some(reason),
-        created_at: now,
-        pay_by: now,
-        paid_at: None,
-        closed_at: Some(now),
-        refunded_at: None,
-        points_price: None,
-        attempts: Vec::new(),
-        payment: None,
-        paid: None,
-        returned: Default::default(),
-        trace: message.trace.clone(),
-    };
+    let failed =
+        Order { status: Status::Failed, reason: Some(reason), closed_at: Some(now), ..Order::of(message, now) };
     match store.place(&failed).await? {
         Placed::New => {}
         Placed::Existing(existing) if existing.status == Status::Failed => {}

@@ -197,30 +197,7 @@ mod tests {
     fn a_clock_that_is_behind_gives_no_negative_lag() {
         let message = read(GOOD).unwrap();
         let pressed = message.order_id.pressed_at();
-        let order = |created_at| Order {
-            id: message.order_id.clone(),
-            buyer_name: message.buyer.clone(),
-            sale: message.sale_id.clone(),
-            item: message.item_id.clone(),
-            item_name: "Phone".into(),
-            quantity: 1,
-            amount: 1,
-            currency: domain::money::Currency::parse("CNY").unwrap(),
-            bucket: 3,
-            status: domain::order::Status::PendingPayment,
-            reason: None,
-            created_at,
-            pay_by: created_at,
-            paid_at: None,
-            closed_at: None,
-            refunded_at: None,
-            points_price: None,
-            attempts: Vec::new(),
-            payment: None,
-            paid: None,
-            returned: Default::default(),
-            trace: None,
-        };
+        let order = |created_at| Order::of(&message, created_at);
         let ms = |ms| jiff::SignedDuration::from_millis(ms);
         assert_eq!(lag(&order(pressed + ms(250))), Duration::from_millis(250));
         assert_eq!(lag(&order(pressed - ms(5))), Duration::ZERO);

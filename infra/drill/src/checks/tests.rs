@@ -4,6 +4,7 @@ use domain::Timestamp;
 use domain::availability::Page;
 use domain::bucket::Bucket;
 use domain::ids::{Buyer, BuyerKey, OrderId};
+use domain::message::{OrderMessage, VERSION};
 use domain::money::Currency;
 use domain::payment::{Method, PaidWith};
 
@@ -17,29 +18,22 @@ fn order(name: &str, status: Status) -> Order {
     let paid = matches!(status, Status::Paid | Status::Refunding | Status::Refunded);
     let with =
         PaidWith { method: Method::Wechat, attempt: 0, transaction: format!("t-{name}"), amount: PRICE, points: 0 };
-    Order {
-        id: OrderId::new(Timestamp::UNIX_EPOCH, &BuyerKey::of(&buyer, ""), 1),
-        buyer_name: buyer,
-        sale: "s".parse().unwrap(),
-        item: "phone".parse().unwrap(),
-        item_name: "Phone".into(),
+    let message = OrderMessage {
+        version: VERSION,
+        order_id: OrderId::new(Timestamp::UNIX_EPOCH, &BuyerKey::of(&buyer, ""), 1),
+        buyer,
+        sale_id: "s".parse().unwrap(),
+        item_id: "phone".parse().unwrap(),
         quantity: 1,
+        bucket: 0,
+        trace: None,
+    };
+    Order {
         amount: PRICE,
         currency: Currency::parse("CNY").unwrap(),
-        bucket: 0,
         status,
-        reason: None,
-        created_at: Timestamp::UNIX_EPOCH,
-        pay_by: Timestamp::UNIX_EPOCH,
-        paid_at: None,
-        closed_at: None,
-        refunded_at: None,
-        points_price: None,
-        attempts: Vec::new(),
-        payment: None,
         paid: paid.then_some(with),
-        returned: Default::default(),
-        trace: None,
+        ..Order::of(&message, Timestamp::UNIX_EPOCH)
     }
 }
 

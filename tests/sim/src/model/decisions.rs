@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use domain::Timestamp;
 use domain::claim::{Answered, BuyerClaims, Claim as RealClaim, ClaimState, Press, Standing};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, OrderId};
-use domain::money::Currency;
+use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order as RealOrder, Status};
 use domain::repair::{self, Verdict};
 
@@ -28,30 +28,17 @@ fn real_claim(claim: Claim) -> RealClaim {
 }
 
 fn real_order(order: Order) -> RealOrder {
-    RealOrder {
-        id: real_id(0),
-        buyer_name: Buyer::parse("a").unwrap(),
-        sale: "s".parse().unwrap(),
-        item: "i".parse().unwrap(),
-        item_name: "i".into(),
+    let message = OrderMessage {
+        version: VERSION,
+        order_id: real_id(0),
+        buyer: Buyer::parse("a").unwrap(),
+        sale_id: "s".parse().unwrap(),
+        item_id: "i".parse().unwrap(),
         quantity: 1,
-        amount: 1,
-        currency: Currency::parse("CNY").unwrap(),
         bucket: u32::from(order.bucket),
-        status: order.status(),
-        reason: None,
-        created_at: at(1_000),
-        pay_by: at(2 * NOW_S),
-        paid_at: None,
-        closed_at: None,
-        refunded_at: None,
-        points_price: None,
-        attempts: Vec::new(),
-        payment: None,
-        paid: None,
-        returned: Default::default(),
         trace: None,
-    }
+    };
+    RealOrder { status: order.status(), pay_by: at(2 * NOW_S), ..RealOrder::of(&message, at(1_000)) }
 }
 
 /// What reconcile does about a holder, by its order.
