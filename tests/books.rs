@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use domain::claim::{Claim, ClaimState};
 use domain::ids::{BuyerKey, ItemId, Offer, OrderId};
 use domain::order::{Order, Status};
-use domain::payment::OpenEntry;
+use domain::payment::{OpenEntry, PayEntry};
 use local_cloud::sandbox::MoneyEntry;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -170,6 +170,13 @@ impl Books {
                     kept -= money.amount;
                     *refunds.entry(&money.transaction).or_default() += 1;
                 }
+            }
+        }
+        // Points leave no trace at a provider.
+        if let Some(paid) = &order.paid {
+            let name = PayEntry::name(paid.method, &paid.transaction);
+            if !log.contains(&name) {
+                return Err(format!("{name} is not in the log: {log:?}"));
             }
         }
         let due = order.paid.as_ref().filter(|_| order.status == Status::Paid).map_or(0, |paid| paid.amount);

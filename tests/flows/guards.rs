@@ -250,6 +250,37 @@ async fn pages_are_turned_the_same_however_often() {
     }
 }
 
+/// A write that wandered lands when its bucket has something again: it closes nothing.
+#[tokio::test]
+async fn a_page_is_closed_only_as_it_was_read() {
+    let world = World::new().await;
+    let offer = world.sale(72, 1).await;
+    let page = async || world.store.pages(&offer, &[0]).await.unwrap().remove(0).1;
+    let read = page().await.version;
+    let close = async |version| world.store.close_on_page(&offer, 0, &[1].into(), version).await.unwrap();
+    assert_eq!(close(read).await, None);
+    world.store.open_on_page(&offer, 0, &[1].into()).await.unwrap();
+    for late in [read, 0] {
+        assert_eq!(close(late).await, Some(page().await), "what it is now is told");
+        assert_eq!(page().await.open, [0, 1, 2].into());
+    }
+}
+
+/// Several shards of the stream turn one page at the same time.
+#[tokio::test]
+async fn a_page_that_changed_meanwhile_is_turned_all_the_same() {
+    let world = World::new().await;
+    let offer = world.sale(24 * 12, 1).await;
+    let close = |bucket: u32| {
+        let change = PageChange { opened: [].into(), closed: [bucket].into() };
+        let (store, offer) = (world.store.clone(), offer.clone());
+        async move { store.turn_page(&offer, 0, &change).await }
+    };
+    let closed = futures::future::join_all((0..6).map(close)).await;
+    assert!(closed.iter().all(Result::is_ok), "{closed:?}");
+    assert_eq!(world.store.pages(&offer, &[0]).await.unwrap()[0].1.open, (6..12).collect());
+}
+
 /// Laying out that goes on after a stop comes to buckets that are being sold from already.
 #[tokio::test]
 async fn laying_out_a_bucket_again_leaves_it_as_it_is() {

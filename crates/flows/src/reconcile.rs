@@ -6,11 +6,12 @@
 //! twice, at the same time as they, or stop anywhere. A second run finds nothing to do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
-use domain::availability::{Page, PageChange, PageNo, buckets_on, pages};
+use domain::availability::{Page, PageNo, buckets_on, pages};
 use domain::bucket::{Bucket, BucketNo};
 use domain::ids::{Buyer, Offer, OrderId, SaleId};
 use domain::message::{OrderMessage, VERSION};
@@ -208,10 +209,12 @@ async fn reconcile_item(
     let mut totals = Totals::default();
     for page in 0..pages(buckets) {
         let on_page = buckets_on(page, buckets);
+        // Before its buckets: whatever opens after this turns the page, and it is not mended by what was seen earlier.
+        let told = store.pages(offer, &[page]).await?.pop().map(|(_, told)| told);
         let read = store.buckets(offer, on_page.clone()).await?;
         totals.add(item, on_page.start, on_page.end, &read);
         holders(store, providers, offer, &read, now, report).await?;
-        mend_page(store, offer, page, buckets, &read, report).await?;
+        mend_page(store, offer, (page, on_page), told, &read, report).await?;
     }
     let audit = totals.audit(item);
     report.drift += audit.drift.unsigned_abs();
@@ -351,38 +354,31 @@ async fn put_right(
     Ok(verdict)
 }
 
-/// Puts a page right that does not tell what its buckets are. The stream may be behind: what it will say is not wrong yet, and
-/// saying it first does no harm.
+/// Puts a page right that does not tell what its buckets are, as they were seen after it. The stream may be behind: what it will say is not
+/// wrong yet, and saying it first does no harm. A page that has turned meanwhile is not closed on: the next run looks again.
 async fn mend_page(
     store: &Store,
     offer: &Offer,
-    page: PageNo,
-    buckets: u32,
+    (page, on_page): (PageNo, Range<BucketNo>),
+    told: Option<Page>,
     read: &[(BucketNo, Bucket)],
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    let told = store.pages(offer, &[page]).await?.pop().map(|(_, page)| page);
-    let is_open = |(number, bucket): &(BucketNo, Bucket)| (bucket.free > 0).then_some(*number);
-    let open: BTreeSet<BucketNo> = read.iter().filter_map(is_open).collect();
-    let change = match told {
-        // Of a page that nothing was told of, everything counts as open. The first thing told ends that: tell all of it.
-        None if open == Page::untold(page, buckets).open => return Ok(()),
-        None => PageChange {
-            closed: buckets_on(page, buckets).filter(|bucket| !open.contains(bucket)).collect(),
-            opened: open,
-        },
-        Some(told) => PageChange {
-            opened: open.difference(&told.open).copied().collect(),
-            closed: told.open.difference(&open).copied().collect(),
-        },
+    let open: BTreeSet<BucketNo> =
+        read.iter().filter(|(_, bucket)| bucket.free > 0).map(|(number, _)| *number).collect();
+    let (told_open, version) = match told {
+        Some(told) => (told.open, told.version),
+        None => (on_page.collect(), 0),
     };
-    if change == PageChange::default() {
-        return Ok(());
+    let closed: BTreeSet<BucketNo> = &told_open - &open;
+    // Of a page that nothing was told of, everything counts as open. The first thing told ends that: tell all of it.
+    let opened = if version == 0 && !closed.is_empty() { open } else { &open - &told_open };
+    let mut mended = opened.len();
+    if version > 0 || opened.is_empty() {
+        let is_closed = closed.is_empty() || store.close_on_page(offer, page, &closed, version).await?.is_none();
+        mended += if is_closed { closed.len() } else { 0 };
     }
-    store.turn_page(offer, page, &change).await?;
-    report.pages_mended += u32::try_from(change.opened.len() + change.closed.len()).unwrap_or(u32::MAX);
-    // A unit may have come back between reading the bucket and closing it here: look again, and open it again.
-    let again = store.buckets(offer, change.closed.iter().copied()).await?;
-    let opened: BTreeSet<BucketNo> = again.iter().filter_map(is_open).collect();
-    store.turn_page(offer, page, &PageChange { opened, closed: BTreeSet::new() }).await
+    store.open_on_page(offer, page, &opened).await?;
+    report.pages_mended += u32::try_from(mended).unwrap_or(u32::MAX);
+    Ok(())
 }

@@ -7,35 +7,75 @@ use domain::availability::{Page, PageChange, PageNo, page_key};
 use domain::bucket::BucketNo;
 use domain::ids::Offer;
 
-use crate::rows::{Row, n, s};
+use crate::rows::{Change, Row, Written, n, s};
 use crate::{Store, StoreError};
 
+/// How often a page that has changed meanwhile is tried again: every shard of the stock's stream writes to it.
+const ROUNDS: u32 = 8;
+
 impl Store {
-    /// Puts buckets on a page and takes others off. Sets make it safe to repeat.
+    /// Puts buckets on a page and takes others off. Safe to repeat.
     pub async fn turn_page(&self, offer: &Offer, page: PageNo, change: &PageChange) -> Result<(), StoreError> {
-        // One expression cannot both add to and delete from a set.
-        for (action, buckets) in [("ADD", &change.opened), ("DELETE", &change.closed)] {
-            if buckets.is_empty() {
-                continue;
-            }
-            let expression = match action {
-                "ADD" => "ADD #open :buckets, #version :one",
-                _ => "DELETE #open :buckets ADD #version :one",
-            };
-            self.dynamodb
-                .update_item()
-                .table_name(&self.names.availability)
-                .key("page", s(page_key(offer, page)))
-                .update_expression(expression)
-                .expression_attribute_names("#open", "open")
-                .expression_attribute_names("#version", "version")
-                .expression_attribute_values(":buckets", number_set(buckets))
-                .expression_attribute_values(":one", n(1))
-                .send()
-                .await
-                .map_err(|error| StoreError::of("turn a page", &error))?;
+        self.open_on_page(offer, page, &change.opened).await?;
+        if change.closed.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let mut version = self.pages(offer, &[page]).await?.pop().map_or(0, |(_, told)| told.version);
+        for _ in 0..ROUNDS {
+            match self.close_on_page(offer, page, &change.closed, version).await? {
+                None => return Ok(()),
+                Some(now) => version = now.version,
+            }
+        }
+        Err(StoreError::Conflict { operation: "turn a page" })
+    }
+
+    /// Puts buckets on a page. Late or wrong, it costs one refused hold.
+    pub async fn open_on_page(
+        &self,
+        offer: &Offer,
+        page: PageNo,
+        buckets: &BTreeSet<BucketNo>,
+    ) -> Result<(), StoreError> {
+        if buckets.is_empty() {
+            return Ok(());
+        }
+        let change = self.page_row(offer, page, buckets).update("ADD #open :buckets, #version :one");
+        change.send("open buckets on a page", &self.dynamodb).await.map(|_| ())
+    }
+
+    /// Takes buckets off a page that is at `version` (0: nothing was told of it yet); otherwise tells what it is now. Without that
+    /// condition a write that wandered and lands late would close what has opened since, and its units would seem sold out until somebody
+    /// looks.
+    pub async fn close_on_page(
+        &self,
+        offer: &Offer,
+        page: PageNo,
+        buckets: &BTreeSet<BucketNo>,
+        version: u64,
+    ) -> Result<Option<Page>, StoreError> {
+        const OPERATION: &str = "close buckets on a page";
+        let change = self.page_row(offer, page, buckets).update("DELETE #open :buckets").update("ADD #version :one");
+        let change = match version {
+            0 => change.only_if("attribute_not_exists(#version)"),
+            version => change.only_if("#version = :version").value(":version", n(version)),
+        };
+        match change.send(OPERATION, &self.dynamodb).await? {
+            Written::Done(_) => Ok(None),
+            Written::Refused(None) => Ok(Some(Page::default())),
+            Written::Refused(Some(row)) => match read_page(&row) {
+                Some((_, now)) => Ok(Some(now)),
+                None => Err(StoreError::unreadable(OPERATION, "a page")),
+            },
+        }
+    }
+
+    fn page_row(&self, offer: &Offer, page: PageNo, buckets: &BTreeSet<BucketNo>) -> Change {
+        Change::of(&self.names.availability, [("page", s(page_key(offer, page)))])
+            .name("#open", "open")
+            .name("#version", "version")
+            .value(":buckets", number_set(buckets))
+            .value(":one", n(1))
     }
 
     /// Reads pages in one call (of up to 100). A page that the stream has not told of yet is left out.

@@ -139,7 +139,7 @@ impl Change {
             let clauses: Vec<&str> = self.updates.iter().filter_map(|clause| clause.strip_prefix(kind)).collect();
             (!clauses.is_empty()).then(|| format!("{kind}{}", clauses.join(",")))
         };
-        ["SET", "REMOVE", "ADD"].into_iter().filter_map(of_kind).collect::<Vec<_>>().join(" ")
+        ["SET", "REMOVE", "ADD", "DELETE"].into_iter().filter_map(of_kind).collect::<Vec<_>>().join(" ")
     }
 
     /// As a part of a transaction.

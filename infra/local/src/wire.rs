@@ -153,6 +153,11 @@ impl Wire {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).calls.iter().cloned().collect()
     }
 
+    /// The latest of them.
+    pub fn last_call(&self) -> Option<RecordedCall> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).calls.back().cloned()
+    }
+
     /// Starts the record anew. Running numbers go on.
     pub fn forget_calls(&self) {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).calls.clear();

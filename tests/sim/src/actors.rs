@@ -156,7 +156,7 @@ pub fn consume(
     })
 }
 
-pub fn check_deadline(app: timeout_check::App, firing: Firing) -> Life {
+pub fn check_deadline(app: Rc<timeout_check::App>, firing: Firing) -> Life {
     let input = serde_json::from_str(firing.target.input.as_deref().unwrap()).unwrap();
     Box::pin(async move {
         let done = timeout_check::handle(&app, input).await.is_ok();
@@ -177,7 +177,7 @@ pub fn stream(app: availability::App, event: Value) -> Life {
     Box::pin(async move { Outcome::Streamed(availability::handle(&app, event).await.batch_item_failures.is_empty()) })
 }
 
-pub fn reconcile(app: reconcile::App) -> Life {
+pub fn reconcile(app: Rc<reconcile::App>) -> Life {
     Box::pin(async move { Outcome::Reconciled(reconcile::handle(&app).await.is_ok()) })
 }
 

@@ -20,6 +20,9 @@ const SECOND: u64 = 1_000_000;
 impl Sim {
     pub(crate) async fn begin(&mut self, id: u64, act: &Act) -> Result<(), String> {
         let environment = id as usize % ENVIRONMENTS;
+        if matches!(act, Act::Press { .. } | Act::Pay { .. } | Act::Cancel { .. } | Act::Refund { .. }) {
+            self.asked.insert(id, act.clone());
+        }
         match act {
             Act::Press { buyer, key, quantity, environment } => {
                 let began_ms = self.observer.clock.now_ms();

@@ -24,7 +24,7 @@ impl Sim {
             let which = self.dice.below(self.actors.len());
             return Choice::Dies { actor: self.actors[which].id };
         }
-        if self.wire.late() > 0 && self.dice.chance(4) {
+        if self.wire.late() > 0 && self.dice.chance(self.weather.arrivals) {
             return Choice::Arrives { which: self.dice.below(8) };
         }
         match self.actors.len() {
@@ -34,8 +34,23 @@ impl Sim {
         }
     }
 
+    /// Whoever is slow waits until nobody else does, or until its time comes: it meets what has changed since its last call.
     fn draw_call(&mut self, waiting: &[u64]) -> Choice {
-        let actor = waiting[self.dice.below(waiting.len())];
+        if self.dice.chance(2) {
+            self.slow.pop_first();
+        }
+        // What it decides now, it decides by what it was told.
+        if let Some(refused) = self.refused.take()
+            && self.dice.chance(self.weather.slowness * 5)
+        {
+            self.slow.insert(refused);
+        }
+        let quick: Vec<u64> = waiting.iter().filter(|actor| !self.slow.contains(actor)).copied().collect();
+        let of = if quick.is_empty() { waiting } else { &quick };
+        let actor = of[self.dice.below(of.len())];
+        if self.dice.chance(self.weather.slowness) {
+            self.slow.insert(actor);
+        }
         Choice::Call { actor, nth: self.dice.below(4), fault: self.weather.fault(&mut self.dice) }
     }
 
@@ -44,6 +59,11 @@ impl Sim {
     }
 
     async fn draw_deed(&mut self) -> Choice {
+        if self.dice.chance(self.weather.impatience)
+            && let Some(act) = self.asked_again()
+        {
+            return Choice::Begin(act);
+        }
         let deed = match self.weather.deed(&mut self.dice) {
             // Nobody can do anything with an order or a payment that is not there.
             Deed::AtTheProvider if self.payments.is_empty() => Deed::Pay,
@@ -60,7 +80,7 @@ impl Sim {
                 Act::Look { buyer, back }
             }
             Deed::Cancel => {
-                let (buyer, back) = self.some_order();
+                let (buyer, back) = self.order_that(|order| order.status == Status::PendingPayment);
                 Act::Cancel { buyer, back }
             }
             Deed::Refund => {
@@ -98,24 +118,43 @@ impl Sim {
         })
     }
 
+    /// What a buyer has asked for and has no answer to yet, again: it may come to another function that is running.
+    fn asked_again(&mut self) -> Option<Act> {
+        let asked: Vec<&Act> = self.actors.iter().filter_map(|actor| self.asked.get(&actor.id)).collect();
+        let act = (*asked.get(self.dice.below(asked.len()))?).clone();
+        Some(match act {
+            Act::Press { buyer, key, quantity, .. } => {
+                Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) }
+            }
+            act => act,
+        })
+    }
+
     /// A buyer of the crowd, or one who was accepted lately and presses again; with the key of before, a new one, or none.
     fn draw_press(&mut self) -> Act {
         // Who got no clear answer tries the same again, mostly at once.
         if self.dice.chance(40)
-            && let Some((buyer, key, quantity)) = self.unsure.pop()
+            && let Some((buyer, mut key, mut quantity)) = self.unsure.pop()
         {
+            // Or less, as something new.
+            if quantity > 1 && self.dice.chance(50) {
+                quantity -= 1;
+                key = key.map(|key| format!("{key}-less"));
+            }
             return Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) };
         }
         let buyer = match self.lately.last() {
             Some(buyer) if self.dice.chance(15) => *buyer,
+            _ if self.weather.eager > 0 && self.dice.chance(80) => self.dice.below(self.weather.eager),
             _ => self.dice.below(self.weather.buyers),
         };
+        let tries = if buyer < self.weather.eager { 12 } else { 3 };
         let key = match self.dice.below(3) {
             0 => None,
             1 => Some(format!("key-{buyer}")),
-            _ => Some(format!("key-{buyer}-{}", self.dice.below(3))),
+            _ => Some(format!("key-{buyer}-{}", self.dice.below(tries))),
         };
-        let quantity = if self.dice.chance(10) { 2 } else { 1 };
+        let quantity = if self.dice.chance(self.weather.pairs) { 2 } else { 1 };
         Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) }
     }
 

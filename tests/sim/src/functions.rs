@@ -84,6 +84,8 @@ pub struct Functions {
     consumer: Vec<Rc<order_consumer::App>>,
     notify: Vec<Rc<payment_notify::App>>,
     shop: Vec<Rc<shop::App>>,
+    timeout_check: Vec<Rc<timeout_check::App>>,
+    reconcile: Vec<Rc<reconcile::App>>,
 }
 
 impl Functions {
@@ -103,12 +105,16 @@ impl Functions {
             consumer: Vec::new(),
             notify: Vec::new(),
             shop: Vec::new(),
+            timeout_check: Vec::new(),
+            reconcile: Vec::new(),
         };
         for number in 0..ENVIRONMENTS {
             functions.seckill.push(Rc::new(functions.new_seckill(number)));
             functions.consumer.push(Rc::new(functions.new_consumer(number)));
             functions.notify.push(Rc::new(functions.new_notify(number)));
             functions.shop.push(Rc::new(functions.new_shop(number)));
+            functions.timeout_check.push(Rc::new(functions.new_timeout_check(number)));
+            functions.reconcile.push(Rc::new(functions.new_reconcile(number)));
         }
         functions
     }
@@ -120,8 +126,10 @@ impl Functions {
             Function::OrderConsumer => self.consumer[number] = Rc::new(self.new_consumer(number)),
             Function::PaymentNotify => self.notify[number] = Rc::new(self.new_notify(number)),
             Function::Shop => self.shop[number] = Rc::new(self.new_shop(number)),
+            Function::TimeoutCheck => self.timeout_check[number] = Rc::new(self.new_timeout_check(number)),
+            Function::Reconcile => self.reconcile[number] = Rc::new(self.new_reconcile(number)),
             // They keep nothing in memory.
-            Function::TimeoutCheck | Function::Admin | Function::Availability | Function::Reconcile => {}
+            Function::Admin | Function::Availability => {}
         }
     }
 
@@ -146,17 +154,12 @@ impl Functions {
         self.shop[number].clone()
     }
 
-    pub fn timeout_check(&self, number: usize) -> timeout_check::App {
-        let clock = self.clock_of((Function::TimeoutCheck, number));
-        let app =
-            timeout_check::App::new(self.store(Function::TimeoutCheck), self.providers(Function::TimeoutCheck), clock);
-        timeout_check::App { metrics: self.sink(), ..app }
+    pub fn timeout_check(&self, number: usize) -> Rc<timeout_check::App> {
+        self.timeout_check[number].clone()
     }
 
-    pub fn reconcile(&self, number: usize) -> reconcile::App {
-        let clock = self.clock_of((Function::Reconcile, number));
-        let app = reconcile::App::new(self.store(Function::Reconcile), self.providers(Function::Reconcile), clock);
-        reconcile::App { metrics: self.sink(), ..app }
+    pub fn reconcile(&self, number: usize) -> Rc<reconcile::App> {
+        self.reconcile[number].clone()
     }
 
     pub fn admin(&self, number: usize) -> admin::App {
@@ -196,6 +199,19 @@ impl Functions {
         let url = Some("https://shop.example".to_owned());
         let app = shop::App::new(self.store(Function::Shop), self.providers(Function::Shop), SALT, url, clock);
         shop::App { metrics: self.sink(), ..app }
+    }
+
+    fn new_timeout_check(&self, number: usize) -> timeout_check::App {
+        let clock = self.clock_of((Function::TimeoutCheck, number));
+        let app =
+            timeout_check::App::new(self.store(Function::TimeoutCheck), self.providers(Function::TimeoutCheck), clock);
+        timeout_check::App { metrics: self.sink(), ..app }
+    }
+
+    fn new_reconcile(&self, number: usize) -> reconcile::App {
+        let clock = self.clock_of((Function::Reconcile, number));
+        let app = reconcile::App::new(self.store(Function::Reconcile), self.providers(Function::Reconcile), clock);
+        reconcile::App { metrics: self.sink(), ..app }
     }
 
     fn store(&self, function: Function) -> Store {

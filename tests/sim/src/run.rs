@@ -18,7 +18,7 @@ use store::Store;
 
 use crate::actors::{Actor, Life, Outcome, Payment, Press, name};
 use crate::check::{self, Watch};
-use crate::choice::{Choice, Delivery, Step};
+use crate::choice::{Act, Choice, Delivery, Step};
 use crate::coverage::Coverage;
 use crate::dice::Dice;
 use crate::functions::{Environment, Functions};
@@ -63,6 +63,11 @@ pub struct Sim {
     pub(crate) payments: BTreeMap<usize, Vec<Payment>>,
     pub(crate) lately: Vec<usize>,
     answers: BTreeMap<(usize, String), OrderId>,
+    /// What buyers have asked for, by who acts for them.
+    pub(crate) asked: BTreeMap<u64, Act>,
+    /// Actors who are slow, and who has just been refused something.
+    pub(crate) slow: BTreeSet<u64>,
+    pub(crate) refused: Option<u64>,
     /// Presses that got no clear answer: who, with which key, for how many.
     pub(crate) unsure: Vec<(usize, Option<String>, u32)>,
     /// Restocks that were asked for, by their keys: each is one unit.
@@ -153,6 +158,9 @@ impl Sim {
             payments: BTreeMap::new(),
             lately: Vec::new(),
             answers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            slow: BTreeSet::new(),
+            refused: None,
             unsure: Vec::new(),
             restocks: BTreeSet::new(),
             watch,
@@ -210,6 +218,7 @@ impl Sim {
         waiting.grant(fault);
         self.poll(actor)?;
         act(0);
+        self.refused = self.wire.last_call().filter(|last| last.status == Some(400)).map(|_| actor);
         let is_read = ["Get", "Query", "Scan", "BatchGet"].iter().any(|read| call.operation.starts_with(read));
         match call.service {
             Service::DynamoDb if !is_read => self.watch.check(&self.observer, &call.tables()).await,

@@ -77,6 +77,16 @@ pub struct Weather {
     pub stocks: &'static [u32],
     /// How many buyers come: many for the stock, or few who come again and again.
     pub buyers: usize,
+    /// How many of them come much more often than the others.
+    pub eager: usize,
+    /// How often of a hundred deeds a buyer who has no answer yet asks again.
+    pub impatience: u32,
+    /// How often of a hundred calls whoever made it is slow from then on; five times as often if it was refused.
+    pub slowness: u32,
+    /// How often of a hundred steps a late call arrives.
+    pub arrivals: u32,
+    /// How often of a hundred a press is for two.
+    pub pairs: u32,
 }
 
 impl Weather {
@@ -85,8 +95,19 @@ impl Weather {
         if dice.chance(50) {
             faults[dice.below(FAULTS.len())].1 = 15;
         }
+        // A few buyers who fight for the last units, and give them back: requests for one order meet each other at a bucket that is empty and
+        // open by turns.
+        let scramble = dice.chance(30);
+        let favoured = |deed: Deed| match deed {
+            Deed::Cancel if scramble => 10,
+            Deed::Press | Deed::Messages if scramble => 2,
+            _ => 1,
+        };
         // Nothing is left out for good: a seed in which nobody pays is a seed in which little can go wrong.
-        let deeds = DEEDS.iter().map(|(deed, often)| (*deed, often * [2, 3, 3, 6][dice.below(4)])).collect();
+        let often = |(deed, often): &(Deed, u32), dice: &mut Dice| {
+            (*deed, often * favoured(*deed) * [2, 3, 3, 6][dice.below(4)])
+        };
+        let deeds = DEEDS.iter().map(|deed| often(deed, dice)).collect();
         const QUICK: &[u64] = &[50, 300, 1_000, 5_000, 7_000, 61_000, 200_000];
         const SLOW: &[u64] = &[5, 50, 300, 400, 1_000, 2_000, 5_000, 20_000];
         Self {
@@ -98,8 +119,13 @@ impl Weather {
             times: if dice.chance(50) { QUICK } else { SLOW },
             passing: [2, 4, 8][dice.below(3)],
             apart_ms: [0, 2_000, 60_000][dice.below(3)],
-            stocks: &[3, 2, 2],
+            stocks: if scramble { &[1, 1] } else { &[3, 2, 2] },
             buyers: [20, 20, 24, 40][dice.below(4)],
+            eager: if scramble { 4 } else { 0 },
+            impatience: if scramble { 30 } else { [0, 5, 15][dice.below(3)] },
+            slowness: [0, 3, 8, 20][dice.below(4)],
+            arrivals: [2, 4, 20][dice.below(3)],
+            pairs: if scramble { 0 } else { [5, 10, 40][dice.below(3)] },
         }
     }
 
@@ -116,6 +142,11 @@ impl Weather {
             apart_ms: 0,
             stocks: &[2],
             buyers: 2,
+            eager: 0,
+            impatience: 0,
+            slowness: 0,
+            arrivals: 0,
+            pairs: 0,
         }
     }
 

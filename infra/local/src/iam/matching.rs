@@ -31,11 +31,22 @@ pub(super) fn decide<'a>(statements: &'a [Statement], access: &Access) -> Decisi
 }
 
 fn matched<'a>(statement: &'a Statement, access: &Access) -> Option<(&'a str, &'a str)> {
-    let wanted = access.action.to_ascii_lowercase();
-    let action = statement.actions.iter().find(|pattern| like(&pattern.to_ascii_lowercase(), &wanted))?;
+    let action = statement.actions.iter().find(|pattern| is_action(pattern, &access.action))?;
     let resource = statement.resources.iter().find(|pattern| like(pattern, &access.resource))?;
     let holds = |(operator, key, values): &(String, String, Vec<String>)| condition(operator, key, values, access);
     statement.conditions.iter().all(holds).then_some((action.as_str(), resource.as_str()))
+}
+
+/// Actions are the same in small and capital letters.
+fn is_action(pattern: &str, action: &str) -> bool {
+    if has_wildcard(pattern) {
+        return like(&pattern.to_ascii_lowercase(), &action.to_ascii_lowercase());
+    }
+    pattern.eq_ignore_ascii_case(action)
+}
+
+fn has_wildcard(pattern: &str) -> bool {
+    pattern.contains(['*', '?'])
 }
 
 /// A key that the request does not carry fails its condition, as in AWS.
@@ -53,6 +64,10 @@ fn condition(operator: &str, key: &str, values: &[String], access: &Access) -> b
 
 /// Whether `text` is like `pattern`, in which `*` is any characters and `?` is any one.
 pub(super) fn like(pattern: &str, text: &str) -> bool {
+    // Most are plain, and this is asked for every call.
+    if !has_wildcard(pattern) {
+        return pattern == text;
+    }
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);

@@ -1,8 +1,12 @@
 //! What can go wrong between the SDK and a service.
 
+use std::collections::BTreeMap;
+
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::engine::Service;
@@ -52,18 +56,21 @@ impl Call {
 
     /// Every table that a DynamoDB call names, in the request's order.
     pub fn tables(&self) -> Vec<String> {
-        let body = self.json();
-        let table = |value: &Value| value.get("TableName").and_then(Value::as_str).map(str::to_owned);
-        if let Some(name) = table(&body) {
-            return vec![name];
-        }
-        if let Some(tables) = body.get("RequestItems").and_then(Value::as_object) {
-            return tables.keys().cloned().collect();
-        }
-        let items = body.get("TransactItems").and_then(Value::as_array);
-        let actions = items.into_iter().flatten().filter_map(Value::as_object).flat_map(|item| item.values());
-        actions.filter_map(table).collect()
+        let Named { table_name, request_items, transact_items } =
+            serde_json::from_slice(&self.body).unwrap_or_default();
+        let transacted =
+            transact_items.into_iter().flat_map(BTreeMap::into_values).filter_map(|named| named.table_name);
+        table_name.into_iter().chain(request_items.into_keys()).chain(transacted).collect()
     }
+}
+
+/// Where the tables stand in a DynamoDB request; the rest of it is passed over.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Named {
+    table_name: Option<String>,
+    request_items: BTreeMap<String, IgnoredAny>,
+    transact_items: Vec<BTreeMap<String, Named>>,
 }
 
 /// How an answer gets lost.
