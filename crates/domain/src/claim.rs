@@ -14,6 +14,9 @@ use crate::ids::{IdempotencyKey, ItemId, OrderId};
 /// A claim that is HELD for longer than this was left by a request that died: the function's timeout is 5 seconds.
 pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_secs(6);
 
+/// A claim that is HELD for longer than this is nobody's any more, whoever's clock is right: they are a minute apart at the most.
+pub const FORSAKEN_AFTER: SignedDuration = SignedDuration::from_mins(2);
+
 /// Answers remembered for a buyer and sale. A buyer who cancels and buys again leaves one behind each time.
 pub const MAX_KEYS: usize = 8;
 
@@ -23,7 +26,7 @@ pub const MAX_KEYS: usize = 8;
 pub enum ClaimState {
     /// The purchase is being made: stock may or may not be held yet.
     Held,
-    /// order-consumer has taken it: there is an order, or will be.
+    /// Its units are held, and order-consumer or a second request for it has taken it: there is an order, or will be.
     Ordered,
     /// Its order was closed, then paid late and revived: what is left of the close does not drop it, only a refund does.
     Revived,
@@ -126,6 +129,11 @@ impl BuyerClaims {
         // Half of them, so that this is not done again at the next press.
         old.into_iter().take(self.keys.len() - MAX_KEYS / 2).map(|(key, _)| key.clone()).collect()
     }
+}
+
+/// Whether no request can be at this order's claim any more.
+pub fn is_forsaken(order: &OrderId, now: Timestamp) -> bool {
+    now.duration_since(order.pressed_at()) > FORSAKEN_AFTER
 }
 
 fn is_abandoned(order: &OrderId, now: Timestamp) -> bool {

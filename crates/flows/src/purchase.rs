@@ -5,16 +5,20 @@
 //! | the claim | a claim without stock | the buyer's next press goes on with it; nobody else is kept from anything |
 //! | a move of the claim | the same, at another bucket | the same |
 //! | the hold | stock held, claim HELD, no message | the buyer's next press, or reconcile sends the message |
+//! | the claim is taken, by a second request | stock held, claim ORDERED, no message | reconcile sends the message |
 //! | the message | nothing undone | order-consumer makes the order |
 //!
 //! Two requests may work on one order at the same time: the same key sent twice, or a try taken for abandoned. Each asks the
 //! claim before it leaves a bucket, so the order can only hold where the claim says. A hold that arrives after its order has
 //! moved on is a holder that no claim points to: reconcile returns it.
+//!
+//! What one of them was accepted with, the other must not withdraw. The first request does not look at its claim again after its hold,
+//! so no other withdraws it while the first may live; and any other takes the claim for good, by a third write, before it is accepted.
 
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
-use domain::claim::{BuyerClaims, Claim, ClaimState, Press, Standing};
+use domain::claim::{BuyerClaims, Claim, ClaimState, Press, Standing, is_forsaken};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
@@ -172,12 +176,12 @@ impl Seckill {
         match written {
             ClaimWrite::Done => {
                 self.tidy(purchase, &claims).await;
-                let held = self.hold(purchase, item, claim, &[key]).await?;
+                let held = self.hold(purchase, item, claim, Some(&[key])).await?;
                 Ok(self.send(purchase, held).await)
             }
             // An earlier try of this very request made the claim, and its answer was lost.
             ClaimWrite::Refused(claims) if claims.claims.get(&offer.item) == Some(&claim) => {
-                let held = self.hold(purchase, item, claim, &[key]).await?;
+                let held = self.hold(purchase, item, claim, Some(&[key])).await?;
                 Ok(self.send(purchase, held).await)
             }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
@@ -239,22 +243,46 @@ impl Seckill {
         let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
         let keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
         let is_more = claim.quantity > purchase.quantity;
-        let held = match self.hold(purchase, item, claim, &keys).await {
-            // That there is nothing for a try of more says nothing about what is asked for now. The try is gone: the next press begins anew.
+        let may_withdraw = is_forsaken(&claim.order, purchase.now).then_some(&keys[..]);
+        let held = match self.hold(purchase, item, claim, may_withdraw).await {
+            // That there is nothing for a try of more says nothing about what is asked for now. When it is forsaken it is withdrawn, and the
+            // next press begins anew.
             Err(Refusal::SoldOut { .. }) if is_more => return Err(Refusal::Busy),
             held => held?,
         };
-        // Not before it is held: the first request may still withdraw the claim, with the keys that it knows of, and an order that never holds
-        // anything is never made.
+        let held = self.take(purchase, held).await?;
+        let accepted = self.send(purchase, held).await;
         if let Some(key) = purchase.key.as_ref().filter(|key| !keys.contains(key)) {
-            let adopted = self.store.adopt_key(&purchase.offer, &held.claim, key, purchase.quantity).await?;
-            if let ClaimWrite::Refused(claims) = adopted
-                && claims.keys.get(key).is_none_or(|answered| answered.order != held.claim.order)
-            {
-                return Err(Refusal::Busy);
+            self.adopt(purchase, &accepted.order, key).await?;
+        }
+        Ok(accepted)
+    }
+
+    /// The claim is the order's for good, at the bucket that has its units. Stopped after that, reconcile sends the message.
+    async fn take(&self, purchase: &Purchase, Held { claim, took }: Held) -> Result<Held, Refusal> {
+        let offer = &purchase.offer;
+        let claims = match self.store.mark_ordered(offer, &claim.order, claim.bucket).await? {
+            ClaimWrite::Done => return Ok(Held { claim, took }),
+            ClaimWrite::Refused(claims) => claims,
+        };
+        match claims.claims.get(&offer.item) {
+            Some(now) if now.order == claim.order => Ok(Held { claim: now.clone(), took }),
+            // The first request has withdrawn it: nobody was accepted, and nobody knows of these units.
+            _ => {
+                self.store.release(offer, claim.bucket, &claim.order, claim.quantity).await?;
+                Err(Refusal::Busy)
             }
         }
-        Ok(self.send(purchase, held).await)
+    }
+
+    /// The answer is known under this key from now on.
+    async fn adopt(&self, purchase: &Purchase, order: &OrderId, key: &IdempotencyKey) -> Result<(), Refusal> {
+        match self.store.adopt_key(&purchase.offer, order, key, purchase.quantity).await? {
+            ClaimWrite::Refused(claims) if claims.keys.get(key).is_none_or(|answered| answered.order != *order) => {
+                Err(Refusal::Busy)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends the message of a purchase that is held.
@@ -274,13 +302,14 @@ impl Seckill {
         Accepted { order: claim.order, hold_took: Some(took), unsent }
     }
 
-    /// Holds the claim's units, in its bucket or in the next one that has them.
+    /// Holds the claim's units, in its bucket or in the next one that has them. If there are none, the claim is withdrawn with its `keys`;
+    /// without them it stays as it is: it keeps nobody from anything, and the buyer's next press goes on with it.
     async fn hold(
         &self,
         purchase: &Purchase,
         item: &Item,
         mut claim: Claim,
-        keys: &[IdempotencyKey],
+        keys: Option<&[IdempotencyKey]>,
     ) -> Result<Held, Refusal> {
         let began = Instant::now();
         let held = |claim| Ok(Held { claim, took: began.elapsed() });
@@ -302,9 +331,10 @@ impl Seckill {
                     Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
                 },
             };
-            let written = match &next {
-                Ok(bucket) => self.store.move_claim(offer, &claim, *bucket).await?,
-                Err(_) => self.store.withdraw_claim(offer, &claim, keys).await?,
+            let written = match (&next, keys) {
+                (Ok(bucket), _) => self.store.move_claim(offer, &claim, *bucket).await?,
+                (Err(_), Some(keys)) => self.store.withdraw_claim(offer, &claim, keys).await?,
+                (Err(_), None) => ClaimWrite::Done,
             };
             match (written, next) {
                 (ClaimWrite::Done, Ok(bucket)) => claim.bucket = bucket,

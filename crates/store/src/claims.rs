@@ -53,7 +53,10 @@ impl Store {
             .expression_attribute_names("#claim", format!("{ITEM}{}", new.offer.item))
             .expression_attribute_names("#key", format!("{KEY}{}", new.key))
             .expression_attribute_values(":claim", attribute(OPERATION, new.claim)?)
-            .expression_attribute_values(":answered", answered(OPERATION, new.offer, new.claim, new.claim.quantity)?)
+            .expression_attribute_values(
+                ":answered",
+                answered(OPERATION, new.offer, &new.claim.order, new.claim.quantity)?,
+            )
             .expression_attribute_values(":buyer", s(new.buyer))
             .expression_attribute_values(":expires", n(new.expires.as_second()));
         match update(OPERATION, request).await? {
@@ -70,17 +73,17 @@ impl Store {
     pub async fn adopt_key(
         &self,
         offer: &Offer,
-        claim: &Claim,
+        order: &OrderId,
         key: &IdempotencyKey,
         asked: u32,
     ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "adopt a claim";
         let request = self
-            .claim_of(offer, &claim.order)
+            .claim_of(offer, order)
             .update_expression("SET #key = :answered")
             .condition_expression("#claim.#order = :order AND attribute_not_exists(#key)")
             .expression_attribute_names("#key", format!("{KEY}{key}"))
-            .expression_attribute_values(":answered", answered(OPERATION, offer, claim, asked)?);
+            .expression_attribute_values(":answered", answered(OPERATION, offer, order, asked)?);
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
@@ -122,8 +125,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
     }
 
-    /// Marks a claim as taken by order-consumer, for units that are held in `bucket`: from now on the claim does not move, and only
-    /// the order's own end removes it.
+    /// Marks a claim as taken, for units that are held in `bucket`: from now on the claim does not move, and only the order's own end
+    /// removes it.
     pub async fn mark_ordered(
         &self,
         offer: &Offer,
@@ -259,10 +262,10 @@ impl Store {
 fn answered(
     operation: &'static str,
     offer: &Offer,
-    claim: &Claim,
+    order: &OrderId,
     quantity: u32,
 ) -> Result<AttributeValue, StoreError> {
-    let answered = Answered { order: claim.order.clone(), item: offer.item.clone(), quantity };
+    let answered = Answered { order: order.clone(), item: offer.item.clone(), quantity };
     attribute(operation, &answered)
 }
 

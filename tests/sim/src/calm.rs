@@ -88,6 +88,10 @@ impl Sim {
         if let Some(order) = self.orders.values().flatten().find(|order| self.watch.order(order).is_none()) {
             return Err(format!("order {order} was accepted, and there is no such order"));
         }
+        let failed = |order: &&OrderId| self.watch.order(order).is_some_and(|order| order.status == Status::Failed);
+        if let Some(order) = self.orders.values().flatten().find(failed) {
+            return Err(format!("order {order} was accepted, and failed"));
+        }
         let books = self.observer.books(&self.offer).await;
         self.count_ends(&books);
         let ended = books.orders.values().filter(|order| order.status != Status::Failed);

@@ -21,7 +21,7 @@ use crate::check::{self, Watch};
 use crate::choice::{Act, Choice, Delivery, Step};
 use crate::coverage::Coverage;
 use crate::dice::Dice;
-use crate::functions::{Environment, Functions};
+use crate::functions::{Environment, Function, Functions};
 use crate::weather::Weather;
 
 /// Every second buyer has so many points; the item costs 100.
@@ -237,14 +237,13 @@ impl Sim {
     pub(crate) fn pass(&mut self, ms: u64) {
         self.watch.note_shortage(self.observer.clock.now_ms());
         self.observer.clock.advance(Duration::from_millis(ms));
-        if self.weather.timeouts {
-            let now_ms = self.observer.clock.now_ms();
-            let is_over = |actor: &&Actor| {
-                u128::from(now_ms.abs_diff(actor.began_ms)) > actor.environment.0.timeout().as_millis()
-            };
-            let over: Vec<u64> = self.actors.iter().filter(is_over).map(|actor| actor.id).collect();
-            over.into_iter().for_each(|actor| self.dies(actor, "times out"));
-        }
+        let now_ms = self.observer.clock.now_ms();
+        let is_over =
+            |actor: &&Actor| u128::from(now_ms.abs_diff(actor.began_ms)) > actor.environment.0.timeout().as_millis();
+        // That no press lives for minutes is a part of the protocol: a claim that old is nobody's.
+        let is_stopped = |actor: &&Actor| self.weather.timeouts || actor.environment.0 == Function::Seckill;
+        let over = self.actors.iter().filter(is_over).filter(is_stopped).map(|actor| actor.id);
+        over.collect::<Vec<u64>>().into_iter().for_each(|actor| self.dies(actor, "times out"));
     }
 
     /// A process dies: whatever it was doing ends between two calls, and its memory is gone.
@@ -253,7 +252,7 @@ impl Sim {
         let dead = self.actors.swap_remove(which);
         self.note(format!("{} {actor} {how}", dead.environment.0.name()));
         self.turns.forget(actor);
-        if dead.environment.0 == crate::functions::Function::Availability {
+        if dead.environment.0 == Function::Availability {
             self.reading = None;
         }
         self.functions.restart(dead.environment);

@@ -63,7 +63,8 @@ pub struct Weather {
     pub faults: Vec<(Fault, u32)>,
     /// How often of a hundred steps somebody dies.
     pub deaths: u32,
-    /// Whether functions are stopped when they have run for as long as the template allows. Otherwise they may hang for ever.
+    /// Whether functions are stopped when they have run for as long as the template allows. Otherwise they may hang for ever, other than
+    /// presses.
     pub timeouts: bool,
     /// How often each thing is done, of the sum of all.
     deeds: Vec<(Deed, u32)>,

@@ -59,9 +59,11 @@ fn every_bug_in_the_protocol_is_found() {
             | Bug::CloseWhatIsPaid
             | Bug::PayWhatIsClosed
             | Bug::UnitsReleasedBeforeTheClaim => ALONE,
-            Bug::KeyAdoptedBeforeItIsHeld | Bug::MoveAClaimOfAnOrder | Bug::ReleasedWhileAMessageIsUnderWay => {
-                PAIR_WITH_KEYS
-            }
+            Bug::KeyAdoptedBeforeItIsHeld
+            | Bug::MoveAClaimOfAnOrder
+            | Bug::ReleasedWhileAMessageIsUnderWay
+            | Bug::AcceptedBeforeItIsTaken
+            | Bug::AnyRequestWithdraws => PAIR_WITH_KEYS,
             Bug::ClaimOverAClaim | Bug::DropAnybodysClaim => TWICE,
             Bug::WithdrawAClaimOfAnOrder | Bug::OrderWithoutAClaim => TWICE_IN_A_CROWD,
         };

@@ -35,10 +35,12 @@ pub enum Bug {
     UnitsReleasedBeforeTheClaim,
     ReleasedWhileAMessageIsUnderWay,
     AcceptedBeforeItIsHeld,
+    AcceptedBeforeItIsTaken,
+    AnyRequestWithdraws,
 }
 
 impl Bug {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::HoldWithoutUnits,
         Self::HoldTwice,
         Self::HoldWhatIsSold,
@@ -57,6 +59,8 @@ impl Bug {
         Self::UnitsReleasedBeforeTheClaim,
         Self::ReleasedWhileAMessageIsUnderWay,
         Self::AcceptedBeforeItIsHeld,
+        Self::AcceptedBeforeItIsTaken,
+        Self::AnyRequestWithdraws,
     ];
 }
 

@@ -44,11 +44,22 @@ pub enum Process {
         key: Key,
         tried: u8,
     },
-    Adopt {
+    /// Of a request that is not the first for its order: it makes the claim its order's for good, or gives the units back.
+    Take {
+        order: Id,
+        bucket: No,
+        key: Key,
+    },
+    GiveBack {
         order: Id,
         bucket: No,
     },
     Send {
+        order: Id,
+        bucket: No,
+        key: Key,
+    },
+    Adopt {
         order: Id,
         bucket: No,
     },
@@ -107,20 +118,20 @@ pub enum Process {
     },
 }
 
-/// What a press knows of its buyer's key.
+/// What a press knows of its buyer's key, and whether the order is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// It has none, and the order has none either.
-    None,
-    /// It is answered with the order.
+    /// The first request for its order: without a key, or with one that is answered with the order.
+    First { keyed: bool },
+    /// Another one, without a key of its own that is not answered yet.
     Known,
-    /// It is to be answered with the order, once that is held.
+    /// Another one: its key is to be answered with the order, once that is held.
     ToAdopt,
 }
 
 use Process::{
-    Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Look, LookAtClaim, Mark, Move, Pay, Place,
-    Release, Revive, Send, SendAgain, Withdraw,
+    Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, GiveBack, Hold, Look, LookAtClaim, Mark, Move, Pay,
+    Place, Release, Revive, Send, SendAgain, Take, Withdraw,
 };
 
 /// What a process may go on with; `None` is its end. One of them happens.
@@ -150,7 +161,9 @@ impl Process {
             Move { order, from, to, key, tried } => Move { order: id(order), from: no(from), to: no(to), key, tried },
             Withdraw { order, from, key, tried } => Withdraw { order: id(order), from: no(from), key, tried },
             Adopt { order, bucket } => Adopt { order: id(order), bucket: no(bucket) },
-            Send { order, bucket } => Send { order: id(order), bucket: no(bucket) },
+            Take { order, bucket, key } => Take { order: id(order), bucket: no(bucket), key },
+            GiveBack { order, bucket } => GiveBack { order: id(order), bucket: no(bucket) },
+            Send { order, bucket, key } => Send { order: id(order), bucket: no(bucket), key },
             Mark { order, bucket } => Mark { order: id(order), bucket: no(bucket) },
             Place { order, bucket, at } => Place { order: id(order), bucket: no(bucket), at: no(at) },
             Fail { order, bucket, message } => Fail { order: id(order), bucket: no(bucket), message },
@@ -180,29 +193,47 @@ impl Process {
                 Written::Done if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => {
                     vec![Some(Hold { order, bucket, key: Key::Known, tried: 1 })]
                 }
-                Written::Done => vec![Some(Send { order, bucket })],
+                Written::Done => {
+                    tables.accept(order);
+                    vec![END]
+                }
                 Written::Refused => vec![END],
             },
+            Take { order, bucket, key } => vec![match (tables.mark_ordered(order, bucket), tables.claim_of(order)) {
+                (_, Some(claim)) => Some(Send { order, bucket: claim.bucket, key }),
+                (_, None) => Some(GiveBack { order, bucket }),
+            }],
+            GiveBack { order, bucket } => {
+                tables.release(order, bucket, bug);
+                vec![END]
+            }
             Hold { order, bucket, key, tried } => {
                 if tables.hold(order, bucket, bug) == Written::Done {
-                    return vec![Some(held(order, bucket, key))];
+                    return vec![Some(held(order, bucket, key, bug))];
                 }
-                let withdraw = Some(Withdraw { order, from: bucket, key, tried });
+                let withdraws = matches!(key, Key::First { .. }) || bug == Some(Bug::AnyRequestWithdraws);
+                let withdraw = withdraws.then_some(Withdraw { order, from: bucket, key, tried });
                 let others = (0..BUCKETS as No).filter(|to| *to != bucket && tried < TRIES);
                 let moves = others.map(|to| Some(Move { order, from: bucket, to, key, tried }));
                 moves.chain([withdraw]).collect()
             }
             Move { order, from, to, key, tried } => match tables.move_claim(order, from, to, bug) {
                 Written::Done => vec![Some(Hold { order, bucket: to, key, tried: tried + 1 })],
-                Written::Refused => follow(tables, order, key, tried),
+                Written::Refused => follow(tables, order, key, tried, bug),
             },
-            Withdraw { order, from, key, tried } => match tables.withdraw_claim(order, from, key == Key::Known, bug) {
-                Written::Done => vec![END],
-                Written::Refused => follow(tables, order, key, tried),
-            },
+            Withdraw { order, from, key, tried } => {
+                let keyed = matches!(key, Key::First { keyed: true } | Key::Known);
+                match tables.withdraw_claim(order, from, keyed, bug) {
+                    Written::Done => vec![END],
+                    Written::Refused => follow(tables, order, key, tried, bug),
+                }
+            }
             // The queue may be down: it is accepted all the same. (A process that dies here has sent nothing.)
-            Send { order, bucket } => {
+            Send { order, bucket, key } => {
                 tables.send(order, bucket);
+                if key == Key::ToAdopt {
+                    return vec![Some(Adopt { order, bucket })];
+                }
                 tables.accept(order);
                 vec![END]
             }
@@ -283,8 +314,7 @@ fn claim(tables: &mut Tables, order: Id, bucket: No, keyed: bool, bug: Option<Bu
         if bug == Some(Bug::AcceptedBeforeItIsHeld) {
             tables.accept(order);
         }
-        let key = if keyed { Key::Known } else { Key::None };
-        return vec![Some(Hold { order, bucket, key, tried: 1 })];
+        return vec![Some(Hold { order, bucket, key: Key::First { keyed }, tried: 1 })];
     }
     refused(tables, row, keyed, bug)
 }
@@ -300,13 +330,10 @@ fn refused(tables: &mut Tables, row: usize, keyed: bool, bug: Option<Bug>) -> Ne
                 END
             }
             Stand::GoOn(Claim { order, bucket, .. }) => {
-                let key = match (tables.keys[row] == Some(order), keyed) {
-                    (true, _) => Key::Known,
-                    (false, true) if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => {
-                        return Some(Adopt { order, bucket });
-                    }
-                    (false, true) => Key::ToAdopt,
-                    (false, false) => Key::None,
+                let key = match tables.keys[row] != Some(order) && keyed {
+                    true if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => return Some(Adopt { order, bucket }),
+                    true => Key::ToAdopt,
+                    false => Key::Known,
                 };
                 Some(Hold { order, bucket, key, tried: 1 })
             }
@@ -317,18 +344,19 @@ fn refused(tables: &mut Tables, row: usize, keyed: bool, bug: Option<Bug>) -> Ne
 }
 
 /// Another request works on the same order and was quicker.
-fn follow(tables: &Tables, order: Id, key: Key, tried: u8) -> Nexts {
+fn follow(tables: &Tables, order: Id, key: Key, tried: u8, bug: Option<Bug>) -> Nexts {
     vec![match tables.claim_of(order) {
-        Some(claim) if is_taken(claim) => Some(held(order, claim.bucket, key)),
+        Some(claim) if is_taken(claim) => Some(held(order, claim.bucket, key, bug)),
         Some(claim) if tried < TRIES => Some(Hold { order, bucket: claim.bucket, key, tried: tried + 1 }),
         Some(_) | None => END,
     }]
 }
 
-fn held(order: Id, bucket: No, key: Key) -> Process {
+fn held(order: Id, bucket: No, key: Key, bug: Option<Bug>) -> Process {
     match key {
-        Key::ToAdopt => Adopt { order, bucket },
-        Key::None | Key::Known => Send { order, bucket },
+        Key::First { .. } => Send { order, bucket, key },
+        Key::Known | Key::ToAdopt if bug == Some(Bug::AcceptedBeforeItIsTaken) => Send { order, bucket, key },
+        Key::Known | Key::ToAdopt => Take { order, bucket, key },
     }
 }
 

@@ -365,6 +365,9 @@ impl Tables {
                 Status::Paid | Status::Refunding => at.holds(id) || at.sold_to(id),
                 Status::Closed | Status::Failed | Status::Refunded => !at.sold_to(id),
             };
+            if status == Status::Failed && self.accepted & bit(id) != 0 {
+                return Err(format!("order {id} was accepted, and failed"));
+            }
             if !has_them {
                 return Err(format!("order {id} is {}, and its bucket {} is {at:?}", status.as_str(), order.bucket));
             }
