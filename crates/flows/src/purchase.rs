@@ -267,11 +267,8 @@ impl Seckill {
         };
         match claims.claims.get(&offer.item) {
             Some(now) if now.order == claim.order => Ok(Held { claim: now.clone(), took }),
-            // The first request has withdrawn it: nobody was accepted, and nobody knows of these units.
-            _ => {
-                self.store.release(offer, claim.bucket, &claim.order, claim.quantity).await?;
-                Err(Refusal::Busy)
-            }
+            // The first request has withdrawn it: nobody was accepted, and reconcile returns the units.
+            _ => Err(Refusal::Busy),
         }
     }
 

@@ -44,15 +44,11 @@ pub enum Process {
         key: Key,
         tried: u8,
     },
-    /// Of a request that is not the first for its order: it makes the claim its order's for good, or gives the units back.
+    /// Of a request that is not the first for its order: it makes the claim its order's for good.
     Take {
         order: Id,
         bucket: No,
         key: Key,
-    },
-    GiveBack {
-        order: Id,
-        bucket: No,
     },
     Send {
         order: Id,
@@ -130,8 +126,8 @@ pub enum Key {
 }
 
 use Process::{
-    Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, GiveBack, Hold, Look, LookAtClaim, Mark, Move, Pay,
-    Place, Release, Revive, Send, SendAgain, Take, Withdraw,
+    Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Look, LookAtClaim, Mark, Move, Pay, Place,
+    Release, Revive, Send, SendAgain, Take, Withdraw,
 };
 
 /// What a process may go on with; `None` is its end. One of them happens.
@@ -162,7 +158,6 @@ impl Process {
             Withdraw { order, from, key, tried } => Withdraw { order: id(order), from: no(from), key, tried },
             Adopt { order, bucket } => Adopt { order: id(order), bucket: no(bucket) },
             Take { order, bucket, key } => Take { order: id(order), bucket: no(bucket), key },
-            GiveBack { order, bucket } => GiveBack { order: id(order), bucket: no(bucket) },
             Send { order, bucket, key } => Send { order: id(order), bucket: no(bucket), key },
             Mark { order, bucket } => Mark { order: id(order), bucket: no(bucket) },
             Place { order, bucket, at } => Place { order: id(order), bucket: no(bucket), at: no(at) },
@@ -201,12 +196,8 @@ impl Process {
             },
             Take { order, bucket, key } => vec![match (tables.mark_ordered(order, bucket), tables.claim_of(order)) {
                 (_, Some(claim)) => Some(Send { order, bucket: claim.bucket, key }),
-                (_, None) => Some(GiveBack { order, bucket }),
+                (_, None) => END,
             }],
-            GiveBack { order, bucket } => {
-                tables.release(order, bucket, bug);
-                vec![END]
-            }
             Hold { order, bucket, key, tried } => {
                 if tables.hold(order, bucket, bug) == Written::Done {
                     return vec![Some(held(order, bucket, key, bug))];
