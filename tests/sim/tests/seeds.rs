@@ -1,6 +1,7 @@
 //! Many seeds: none may violate anything, and every place must have been reached.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -63,7 +64,8 @@ fn seeds() -> std::ops::Range<u64> {
 struct Total {
     done: u64,
     coverage: Coverage,
-    violations: Vec<(u64, Run)>,
+    /// `None`: the run ended in a panic, which has been printed.
+    violations: Vec<(u64, Option<Run>)>,
 }
 
 fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
@@ -79,14 +81,16 @@ fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
                     if seed >= seeds.end || total.lock().unwrap().violations.len() >= enough {
                         return;
                     }
-                    let run = alone(run(seed));
+                    let run = catch_unwind(|| alone(run(seed))).ok();
                     let mut total = total.lock().unwrap();
                     total.done += 1;
-                    total.coverage.add(&run.coverage);
+                    if let Some(run) = &run {
+                        total.coverage.add(&run.coverage);
+                    }
                     if total.done.is_multiple_of(1_000) {
                         println!("{} seeds in {} s", total.done, began.elapsed().as_secs());
                     }
-                    if run.violation.is_some() {
+                    if run.as_ref().is_none_or(|run| run.violation.is_some()) {
                         total.violations.push((seed, run));
                     }
                 }
@@ -102,6 +106,11 @@ fn no_seed_violates_anything() {
     let total = run_all(seeds(), if first { 1 } else { ENOUGH });
     let mut text = String::new();
     for (seed, run) in total.violations {
+        let Some(run) = run else {
+            println!("seed {seed}: a panic");
+            text.push_str(&format!("\n\nseed {seed}: a panic; replay with: make sim SEED={seed}"));
+            continue;
+        };
         let whole = run.steps.len();
         let violation = run.violation.clone().unwrap_or_default();
         println!("seed {seed}: {violation}");
