@@ -6,6 +6,7 @@ use domain::claim::{Claim, ClaimState};
 use domain::ids::{BuyerKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Reason, Status};
+use domain::payment::{Method, PaidWith, PayEntry};
 use domain::sale::Sale;
 use flows::orders::OrderView;
 use flows::place_order::{Placement, fail};
@@ -13,7 +14,7 @@ use flows::purchase::Refusal;
 use flows::sales::Sales;
 use local_cloud::wire::Fault;
 use seckill_tests::world::{World, form};
-use store::{ClaimWrite, Hold, Moved, SaleWrite};
+use store::{ClaimWrite, Hold, Moved, Revival, SaleWrite};
 
 fn some_order(world: &World, offer: &Offer, buyer: &str) -> OrderId {
     let asked = world.asks(offer, buyer, 1, None);
@@ -310,6 +311,32 @@ async fn a_deadline_closes_nothing_before_its_time() {
     assert_eq!(world.figures(&offer).await, (23, 1, 0));
     assert!(matches!(look(pay_by).await, flows::close::Closing::Closed(_)));
     assert_eq!(world.figures(&offer).await, (24, 0, 0));
+}
+
+/// Its unit went to somebody else between looking for one and taking it.
+#[tokio::test]
+async fn an_order_is_revived_only_with_units_that_are_there() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    world.consume().await;
+    let pay_by = world.order(&id).await.unwrap().pay_by;
+    flows::close::close(&world.store, &world.providers, &id, flows::close::Cause::Deadline, pay_by).await.unwrap();
+    let closed = world.order(&id).await.unwrap();
+    let with = PaidWith { method: Method::Alipay, attempt: 0, transaction: "t1".into(), amount: 100, points: 0 };
+    world.store.log_payment(&PayEntry::new(&closed, &with, pay_by), true).await.unwrap();
+    let revive = async || world.store.revive(&closed, 0, &with, pay_by).await.unwrap();
+
+    let other = some_order(&world, &offer, "bob");
+    assert_eq!(world.store.hold(&offer, 0, &other, 24).await.unwrap(), Hold::Held);
+    assert_eq!(revive().await, Revival::Full);
+    assert_eq!(world.figures(&offer).await, (0, 24, 0));
+    assert_eq!(world.order(&id).await.unwrap().status, Status::Closed);
+
+    world.store.release(&offer, 0, &other, 24).await.unwrap();
+    assert_eq!(revive().await, Revival::Revived);
+    assert_eq!(revive().await, Revival::Changed, "once");
+    assert_eq!(world.figures(&offer).await, (23, 0, 1));
 }
 
 /// Fills buckets behind the stream's back: their page still says that they are open.

@@ -26,7 +26,8 @@ pub struct StockChange {
 pub async fn stock_moved(store: &Store, changes: Vec<StockChange>) -> Result<(), StoreError> {
     let only_changes: Vec<Change> = changes.iter().map(|changed| changed.change.clone()).collect();
     for ((offer, page), change) in page_changes(&only_changes) {
-        store.turn_page(&offer, page, &change).await?;
+        // In a box: nested any deeper, the compiler does not lay it out.
+        Box::pin(store.turn_page(&offer, page, &change)).await?;
     }
     let mut moved = Vec::new();
     for StockChange { change, at } in &changes {
