@@ -76,6 +76,27 @@ async fn one_message_goes_to_one_of_many_pollers() {
     assert_eq!(received, 1);
 }
 
+/// One who waits is woken for a message, and the next in line for the next: time stands still, so nothing else wakes them.
+#[tokio::test]
+async fn everybody_in_line_gets_a_message() {
+    let (cloud, _) = driven();
+    cloud.sqs.create_queue("orders", BTreeMap::new()).await.expect("a queue");
+    let poll = |_| {
+        let sqs = cloud.sqs.clone();
+        let one = Receive { max: 1, wait_s: Some(20), ..Receive::default() };
+        tokio::spawn(async move { sqs.receive("orders", one).await })
+    };
+    let polls: Vec<_> = (0..5).map(poll).collect();
+    tokio::task::yield_now().await;
+    for _ in 0..5 {
+        cloud.sqs.send("orders", Outgoing::text("one")).await.expect("sent");
+    }
+    for poll in polls {
+        let waited = tokio::time::timeout(Duration::from_secs(10), poll).await.expect("nobody waits for ever");
+        assert_eq!(waited.expect("a poll").expect("an answer").len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn receipts_and_counts_survive_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");
