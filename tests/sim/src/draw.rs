@@ -141,7 +141,7 @@ impl Sim {
             && let Some((buyer, mut key, mut quantity)) = self.unsure.pop()
         {
             // Or less, as something new.
-            if quantity > 1 && self.dice.chance(50) {
+            if quantity > 1 && self.dice.chance(80) {
                 quantity -= 1;
                 key = key.map(|key| format!("{key}-less"));
             }
