@@ -31,7 +31,7 @@ const TWICE_IN_A_CROWD: Size = Size { orders: [2, 1, 0], ..PAIR };
 #[test]
 fn the_protocol_is_right_in_every_state() {
     let mut all = 0;
-    for size in [CROWD, PAIR, ALONE, ONE_BUCKET, TWICE] {
+    for size in [CROWD, PAIR, PAIR_WITH_KEYS, ALONE, ONE_BUCKET, TWICE] {
         let began = Instant::now();
         let found = search(size);
         let seconds = began.elapsed().as_secs_f64();
