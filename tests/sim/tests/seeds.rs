@@ -90,7 +90,12 @@ fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
                     if total.done.is_multiple_of(1_000) {
                         println!("{} seeds in {} s", total.done, began.elapsed().as_secs());
                     }
-                    if run.as_ref().is_none_or(|run| run.violation.is_some()) {
+                    let violation = match &run {
+                        None => Some("a panic"),
+                        Some(run) => run.violation.as_deref(),
+                    };
+                    if let Some(violation) = violation {
+                        println!("seed {seed}: {violation}");
                         total.violations.push((seed, run));
                     }
                 }
@@ -107,13 +112,11 @@ fn no_seed_violates_anything() {
     let mut text = String::new();
     for (seed, run) in total.violations {
         let Some(run) = run else {
-            println!("seed {seed}: a panic");
             text.push_str(&format!("\n\nseed {seed}: a panic; replay with: make sim SEED={seed}"));
             continue;
         };
         let whole = run.steps.len();
         let violation = run.violation.clone().unwrap_or_default();
-        println!("seed {seed}: {violation}");
         if first {
             text.push_str(&violation);
             continue;
