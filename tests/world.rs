@@ -235,6 +235,11 @@ impl World {
         }
     }
 
+    /// The stock's stream has been read so far by somebody else.
+    pub fn has_streamed_to(&self, position: Option<SequenceNumber>) {
+        *self.position.lock().unwrap() = position;
+    }
+
     /// The stock's stream is read to its end, as `availability` would.
     pub async fn stream(&self) -> usize {
         let store = self.store_of("availability");

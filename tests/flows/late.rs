@@ -28,6 +28,7 @@ async fn a_lost_answer_is_no_duplicate_to_a_buyer_without_a_key() {
             at_call(&world, number, fault);
             let order = world.press(&offer, "alice").await.unwrap().order;
             world.mend();
+            assert!(world.wire.calls().iter().any(|call| call.fault == fault), "there is no call {number}");
             world.settle_down().await;
             assert_eq!(world.order(&order).await.unwrap().status, Status::PendingPayment, "{fault:?} at call {number}");
             assert_eq!(world.figures(&offer).await, (29, 1, 0), "{fault:?} at call {number}");
@@ -80,8 +81,8 @@ async fn torn(world: &World) -> (Offer, OrderMessage, OrderMessage) {
     let (claims, _) = world.store.claims(&asked.buyer_key, &offer.sale).await.unwrap();
     let one = claims.claims[&offer.item].clone();
     assert_eq!(one.order, order);
-    let other = Claim { bucket: (one.bucket + 1) % 3, ..one.clone() };
-    world.store.move_claim(&offer, &one, other.bucket).await.unwrap();
+    let other = Claim { bucket: (one.bucket + 1) % 3, left: vec![one.bucket], ..one.clone() };
+    world.store.move_claim(&offer, &one, &other).await.unwrap();
     let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
     world.cloud.sqs.purge(&queue).await.unwrap();
     (offer, at_bucket(&asked, &one), at_bucket(&asked, &other))
@@ -225,7 +226,7 @@ async fn an_order_is_not_failed_by_an_old_memory_of_its_sale() {
     let offer = world.preheated(30, 1).await;
     let asked = world.asks(&offer, "alice", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
-    let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held };
+    let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
     let key = IdempotencyKey::from(&claim.order);
     let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
     world.store.claim(&new).await.unwrap();
@@ -252,7 +253,7 @@ async fn a_claim_that_lands_after_its_orders_end_keeps_nobody_from_buying() {
         assert!(world.wire.arrive(0).await.is_some(), "the first claim is still under way");
         // The message comes again as well, as messages do.
         let asked = world.asks(&offer, "alice", 1, key);
-        let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held };
+        let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
         place_order(&world.store, &Sales::default(), &at_bucket(&asked, &claim), world.now()).await.unwrap();
         world.pass(7);
         world.press(&offer, "alice").await.unwrap_or_else(|refusal| panic!("with {key:?}: {refusal}"));

@@ -136,10 +136,10 @@ async fn one_key_many_times_at_once() {
     }
 }
 
-/// Two requests work on one order; one finds the item sold out and withdraws the claim just before the other's hold succeeds. The buyer
-/// was told 202 by one of them: the order must be known later, and the unit must not be lost.
+/// No request withdraws a claim that another was accepted with. Should a claim be gone all the same when its message
+/// comes, the order is not passed over: it is known as failed, its unit is on sale again, and the buyer may buy again.
 #[tokio::test]
-async fn a_hold_behind_a_withdrawn_claim_fails_visibly() {
+async fn a_message_whose_claim_is_gone_fails_visibly() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let asked = world.asks(&offer, "alice", 1, Some("k"));

@@ -14,10 +14,11 @@ use crate::ids::{IdempotencyKey, ItemId, OrderId};
 /// A claim that is HELD for longer than this was left by a request that died: the function's timeout is 5 seconds.
 pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_secs(6);
 
-/// A claim that is HELD for longer than this is nobody's any more, whoever's clock is right: they are a minute apart at the most.
+/// A claim that is HELD for longer than this has no first request any more, whoever's clock is right: they are a minute apart at the
+/// most. What that request was accepted with may still be on its way.
 pub const FORSAKEN_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
-/// Answers remembered for a buyer and sale. A buyer who cancels and buys again leaves one behind each time.
+/// Answers remembered for a buyer and sale, beside those of live claims. A buyer who cancels and buys again leaves one behind each time.
 pub const MAX_KEYS: usize = 8;
 
 /// How far an order has come.
@@ -43,6 +44,9 @@ pub struct Claim {
     pub bucket: BucketNo,
     /// How far it has come.
     pub state: ClaimState,
+    /// Buckets that another request than the first moved it away from: the first may have held its units there meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<BucketNo>,
 }
 
 /// What was asked and answered under an idempotency key.
@@ -117,26 +121,28 @@ impl BuyerClaims {
         }
     }
 
-    /// Keys to forget, oldest first, so that a buyer's record stays small: none while there are at most [`MAX_KEYS`].
-    /// The keys of live claims are never among them.
+    /// Keys to forget, oldest first, so that a buyer's record stays small: none while at most [`MAX_KEYS`] are of orders that have
+    /// ended. The keys of live claims are never among them.
     pub fn keys_to_forget(&self) -> Vec<IdempotencyKey> {
-        if self.keys.len() <= MAX_KEYS {
-            return Vec::new();
-        }
         let live = |answered: &Answered| self.claims.values().any(|claim| claim.order == answered.order);
         let mut old: Vec<_> = self.keys.iter().filter(|(_, answered)| !live(answered)).collect();
+        if old.len() <= MAX_KEYS {
+            return Vec::new();
+        }
         old.sort_by_key(|(_, answered)| answered.order.pressed_at());
-        // Half of them, so that this is not done again at the next press.
-        old.into_iter().take(self.keys.len() - MAX_KEYS / 2).map(|(key, _)| key.clone()).collect()
+        // Half of them stay, so that this is not done again at the next press.
+        let forgotten = old.len() - MAX_KEYS / 2;
+        old.into_iter().take(forgotten).map(|(key, _)| key.clone()).collect()
     }
 }
 
-/// Whether no request can be at this order's claim any more.
+/// Whether the first request of this order has ended.
 pub fn is_forsaken(order: &OrderId, now: Timestamp) -> bool {
     now.duration_since(order.pressed_at()) > FORSAKEN_AFTER
 }
 
-fn is_abandoned(order: &OrderId, now: Timestamp) -> bool {
+/// Whether the request that made this order's claim has died, if the claim is still HELD.
+pub fn is_abandoned(order: &OrderId, now: Timestamp) -> bool {
     now.duration_since(order.pressed_at()) > ABANDONED_AFTER
 }
 
@@ -155,7 +161,7 @@ mod tests {
 
     fn claims(state: ClaimState, key: Option<&str>) -> BuyerClaims {
         let item = ItemId::parse("i").unwrap();
-        let claim = Claim { order: order(1_000), quantity: 1, bucket: 3, state };
+        let claim = Claim { order: order(1_000), quantity: 1, bucket: 3, state, left: Vec::new() };
         let answered = Answered { order: order(1_000), item: item.clone(), quantity: 1 };
         BuyerClaims {
             claims: [(item, claim)].into(),
@@ -219,7 +225,8 @@ mod tests {
     #[test]
     fn old_keys_are_forgotten_but_not_those_of_live_claims() {
         let mut many = claims(ClaimState::Ordered, Some("live"));
-        for n in 0..i64::try_from(MAX_KEYS).unwrap() {
+        for n in 0..=i64::try_from(MAX_KEYS).unwrap() {
+            assert!(many.keys_to_forget().is_empty(), "{n} keys of ended orders");
             let answered = Answered { order: order(2_000 + n), item: ItemId::parse("i").unwrap(), quantity: 1 };
             many.keys.insert(IdempotencyKey::parse(format!("k{n}")).unwrap(), answered);
         }

@@ -90,7 +90,7 @@ pub(crate) mod tests {
     }
 
     fn claim(order: OrderId, bucket: BucketNo, state: ClaimState) -> Claim {
-        Claim { order, quantity: 1, bucket, state }
+        Claim { order, quantity: 1, bucket, state, left: Vec::new() }
     }
 
     #[test]

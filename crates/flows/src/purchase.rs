@@ -14,10 +14,13 @@
 //!
 //! What one of them was accepted with, the other must not withdraw. The first request does not look at its claim again after its hold,
 //! so no other withdraws it while the first may live; and any other takes the claim for good, by a third write, before it is accepted.
+//! The first may have held its units in a bucket that another moved the claim away from meanwhile. So whoever moves it writes down where
+//! it was, and whoever finds nothing looks there before it says so.
 
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
+use domain::bucket::BucketNo;
 use domain::claim::{BuyerClaims, Claim, ClaimState, Press, Standing, is_forsaken};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
@@ -31,9 +34,11 @@ use crate::sales::Sales;
 use crate::stock;
 
 /// Buckets tried for one press. At the very end of a sale many are found empty; past this, another press is fairer to the others.
-const BUCKETS_TRIED: u32 = 12;
+pub const BUCKETS_TRIED: u32 = 12;
 /// After so many empty buckets the page is clearly behind: look before trying more.
-const LOOK_AFTER: u32 = 3;
+pub const LOOK_AFTER: u32 = 3;
+/// Buckets that a claim was moved away from by others than its first request: each is looked into before it is given up.
+const MOST_LEFT: usize = 24;
 /// A buyer's claims and answers are kept this long after the sale: longer than any message lives.
 const CLAIMS_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
 
@@ -164,7 +169,7 @@ impl Seckill {
         // Without a key of the buyer's, the order's number is one. A key stays when the claim goes: a claim that wandered and lands after
         // its order has ended is refused by it, and not the claim of an order that nothing closes any more.
         let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
-        let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held };
+        let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held, left: Vec::new() };
         let new = NewClaim {
             offer,
             buyer: &purchase.buyer,
@@ -176,12 +181,12 @@ impl Seckill {
         match written {
             ClaimWrite::Done => {
                 self.tidy(purchase, &claims).await;
-                let held = self.hold(purchase, item, claim, Some(&[key])).await?;
+                let held = self.hold(purchase, item, claim, Request::First(&[key])).await?;
                 Ok(self.send(purchase, held).await)
             }
             // An earlier try of this very request made the claim, and its answer was lost.
             ClaimWrite::Refused(claims) if claims.claims.get(&offer.item) == Some(&claim) => {
-                let held = self.hold(purchase, item, claim, Some(&[key])).await?;
+                let held = self.hold(purchase, item, claim, Request::First(&[key])).await?;
                 Ok(self.send(purchase, held).await)
             }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
@@ -222,7 +227,7 @@ impl Seckill {
             Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
             // A try that was left unfinished is finished; but a sale that does not sell now gives it no new units.
             Standing::GoOn(claim)
-                if known && (sold_out || stock::is_held(&self.store, &purchase.offer, &claim).await?) =>
+                if known && (sold_out || stock::held_in(&self.store, &purchase.offer, &claim).await?.is_some()) =>
             {
                 self.go_on(purchase, item, claim, &claims).await
             }
@@ -243,8 +248,11 @@ impl Seckill {
         let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
         let keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
         let is_more = claim.quantity > purchase.quantity;
-        let may_withdraw = is_forsaken(&claim.order, purchase.now).then_some(&keys[..]);
-        let held = match self.hold(purchase, item, claim, may_withdraw).await {
+        let request = match is_forsaken(&claim.order, purchase.now) {
+            true => Request::AfterTheFirst(&keys),
+            false => Request::Another,
+        };
+        let held = match self.hold(purchase, item, claim, request).await {
             // That there is nothing for a try of more says nothing about what is asked for now. When it is forsaken it is withdrawn, and the
             // next press begins anew.
             Err(Refusal::SoldOut { .. }) if is_more => return Err(Refusal::Busy),
@@ -299,14 +307,14 @@ impl Seckill {
         Accepted { order: claim.order, hold_took: Some(took), unsent }
     }
 
-    /// Holds the claim's units, in its bucket or in the next one that has them. If there are none, the claim is withdrawn with its `keys`;
-    /// without them it stays as it is: it keeps nobody from anything, and the buyer's next press goes on with it.
+    /// Holds the claim's units, in its bucket or in the next one that has them. If there are none, the claim is withdrawn with its keys by
+    /// whoever may; else it stays as it is: it keeps nobody from anything, and the buyer's next press goes on with it.
     async fn hold(
         &self,
         purchase: &Purchase,
         item: &Item,
         mut claim: Claim,
-        keys: Option<&[IdempotencyKey]>,
+        request: Request<'_>,
     ) -> Result<Held, Refusal> {
         let began = Instant::now();
         let held = |claim| Ok(Held { claim, took: began.elapsed() });
@@ -328,13 +336,22 @@ impl Seckill {
                     Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
                 },
             };
-            let written = match (&next, keys) {
-                (Ok(bucket), _) => self.store.move_claim(offer, &claim, *bucket).await?,
-                (Err(_), Some(keys)) => self.store.withdraw_claim(offer, &claim, keys).await?,
-                (Err(_), None) => ClaimWrite::Done,
+            let next = next.and_then(|bucket| request.moved(&claim, bucket).ok_or(Refusal::Busy));
+            if next.is_err()
+                && !claim.left.is_empty()
+                && let Some(bucket) = stock::held_in(&self.store, offer, &claim).await?
+            {
+                return held(Claim { bucket, ..claim });
+            }
+            let written = match (&next, request) {
+                (Ok(moved), _) => self.store.move_claim(offer, &claim, moved).await?,
+                (Err(_), Request::First(keys) | Request::AfterTheFirst(keys)) => {
+                    self.store.withdraw_claim(offer, &claim, keys).await?
+                }
+                (Err(_), Request::Another) => ClaimWrite::Done,
             };
             match (written, next) {
-                (ClaimWrite::Done, Ok(bucket)) => claim.bucket = bucket,
+                (ClaimWrite::Done, Ok(moved)) => claim = moved,
                 (ClaimWrite::Done, Err(refusal)) => return Err(refusal),
                 // Another request works on the same order and was quicker: follow it.
                 (ClaimWrite::Refused(claims), next) => match claims.claims.get(&offer.item) {
@@ -360,6 +377,28 @@ impl Seckill {
         {
             tracing::warn!(%error, "old idempotency keys were not forgotten");
         }
+    }
+}
+
+/// Which of the requests for an order it is.
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    /// The one that made the claim, with this key.
+    First(&'a [IdempotencyKey]),
+    /// Another, so late that the first has ended. These keys are answered with the order.
+    AfterTheFirst(&'a [IdempotencyKey]),
+    /// Another.
+    Another,
+}
+
+impl Request<'_> {
+    /// The claim, moved by this request; `None`: it was moved too often. The first leaves a bucket only when it has not held there.
+    fn moved(self, claim: &Claim, to: BucketNo) -> Option<Claim> {
+        let mut moved = Claim { bucket: to, ..claim.clone() };
+        if !matches!(self, Request::First(_)) && !moved.left.contains(&claim.bucket) {
+            moved.left.push(claim.bucket);
+        }
+        (moved.left.len() <= MOST_LEFT).then_some(moved)
     }
 }
 

@@ -118,8 +118,9 @@ fn offer(sale: &Sale, item: &Item) -> Offer {
     Offer { sale: sale.id.clone(), item: item.id.clone() }
 }
 
-/// Whether a claim's units are held where it says.
-pub(crate) async fn is_held(store: &Store, offer: &Offer, claim: &Claim) -> Result<bool, StoreError> {
-    let bucket = store.buckets(offer, [claim.bucket]).await?.pop();
-    Ok(bucket.is_some_and(|(_, bucket)| bucket.holders.contains_key(&claim.order)))
+/// Where a claim's units are held: where it says, or in a bucket that it was moved away from.
+pub(crate) async fn held_in(store: &Store, offer: &Offer, claim: &Claim) -> Result<Option<BucketNo>, StoreError> {
+    let places = [claim.bucket].into_iter().chain(claim.left.iter().copied());
+    let mut buckets = store.buckets(offer, places).await?.into_iter();
+    Ok(buckets.find(|(_, bucket)| bucket.holders.contains_key(&claim.order)).map(|(number, _)| number))
 }

@@ -87,22 +87,21 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Writes into a claim that is being made in which bucket it is tried next, if it still is where it was.
-    pub async fn move_claim(&self, offer: &Offer, claim: &Claim, to: BucketNo) -> Result<ClaimWrite, StoreError> {
+    /// Writes into a claim that is being made in which bucket it is tried next, and, if another request than its first moves it, where it
+    /// was. Only if it still is as it was.
+    pub async fn move_claim(&self, offer: &Offer, claim: &Claim, to: &Claim) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "move a claim";
-        let request = self
-            .claim_of(offer, &claim.order)
-            .update_expression("SET #claim.#bucket = :to")
-            .condition_expression("#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from")
-            .expression_attribute_names("#bucket", "bucket")
-            .expression_attribute_names("#state", "state")
-            .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
-            .expression_attribute_values(":from", n(claim.bucket))
-            .expression_attribute_values(":to", n(to));
-        claim_write(OPERATION, update(OPERATION, request).await?)
+        let mut set = "SET #claim.#bucket = :to".to_owned();
+        let mut request = as_it_was(OPERATION, self.claim_of(offer, &claim.order), claim)?
+            .expression_attribute_values(":to", n(to.bucket));
+        if to.left != claim.left {
+            set.push_str(", #claim.#left = :left");
+            request = request.expression_attribute_values(":left", attribute(OPERATION, &to.left)?);
+        }
+        claim_write(OPERATION, update(OPERATION, request.update_expression(set)).await?)
     }
 
-    /// Takes back a claim that got no stock, with its keys, if it is still being made and still where it was.
+    /// Takes back a claim that got no stock, with its keys, if it is still being made and still is as it was.
     pub async fn withdraw_claim(
         &self,
         offer: &Offer,
@@ -111,13 +110,7 @@ impl Store {
     ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "withdraw a claim";
         let mut remove = "REMOVE #claim".to_owned();
-        let mut request = self
-            .claim_of(offer, &claim.order)
-            .condition_expression("#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from")
-            .expression_attribute_names("#bucket", "bucket")
-            .expression_attribute_names("#state", "state")
-            .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
-            .expression_attribute_values(":from", n(claim.bucket));
+        let mut request = as_it_was(OPERATION, self.claim_of(offer, &claim.order), claim)?;
         for (number, key) in keys.iter().enumerate() {
             remove.push_str(&format!(", #k{number}"));
             request = request.expression_attribute_names(format!("#k{number}"), format!("{KEY}{key}"));
@@ -125,8 +118,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
     }
 
-    /// Marks a claim as taken, for units that are held in `bucket`: from now on the claim does not move, and only the order's own end
-    /// removes it.
+    /// Marks a claim as taken, for units that are held in `bucket`: from now on the claim does not move, where it was before matters to
+    /// nobody, and only the order's own end removes it.
     pub async fn mark_ordered(
         &self,
         offer: &Offer,
@@ -136,10 +129,11 @@ impl Store {
         const OPERATION: &str = "mark a claim as ordered";
         let request = self
             .claim_of(offer, order)
-            .update_expression("SET #claim.#state = :ordered, #claim.#bucket = :bucket")
+            .update_expression("SET #claim.#state = :ordered, #claim.#bucket = :bucket REMOVE #claim.#left")
             .condition_expression("#claim.#order = :order AND #claim.#state = :held")
             .expression_attribute_names("#bucket", "bucket")
             .expression_attribute_names("#state", "state")
+            .expression_attribute_names("#left", "left")
             .expression_attribute_values(":bucket", n(bucket))
             .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
             .expression_attribute_values(":ordered", attribute(OPERATION, &ClaimState::Ordered)?);
@@ -257,6 +251,30 @@ impl Store {
             .expression_attribute_names("#order", "order")
             .expression_attribute_values(":order", s(order))
     }
+}
+
+/// If a claim is still HELD, in its bucket, and nobody has moved it away from a bucket since.
+fn as_it_was(
+    operation: &'static str,
+    request: UpdateItemFluentBuilder,
+    claim: &Claim,
+) -> Result<UpdateItemFluentBuilder, StoreError> {
+    // The buckets that it has left become more and never fewer: as many are the same.
+    const UNMOVED: &str = "attribute_not_exists(#claim.#left)";
+    let left = if claim.left.is_empty() { UNMOVED } else { "size(#claim.#left) = :as_many" };
+    let mut request = request
+        .condition_expression(format!(
+            "#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from AND {left}"
+        ))
+        .expression_attribute_names("#bucket", "bucket")
+        .expression_attribute_names("#state", "state")
+        .expression_attribute_names("#left", "left")
+        .expression_attribute_values(":held", attribute(operation, &ClaimState::Held)?)
+        .expression_attribute_values(":from", n(claim.bucket));
+    if !claim.left.is_empty() {
+        request = request.expression_attribute_values(":as_many", n(claim.left.len()));
+    }
+    Ok(request)
 }
 
 fn answered(

@@ -21,7 +21,7 @@ pub enum Opened {
     /// It is open; the order as it is now.
     Open(Box<Order>),
     /// The order was not as the change expects.
-    Refused(Option<Box<Order>>),
+    Refused,
     /// The buyer has too few points.
     PointsShort,
 }
@@ -77,7 +77,7 @@ impl Store {
         if attempt.points == 0 {
             return Ok(match order_change(OPERATION, change.send(OPERATION, &self.dynamodb).await?)? {
                 OrderChange::Made(order) => Opened::Open(order),
-                OrderChange::Refused(order) => Opened::Refused(order),
+                OrderChange::Refused(_) => Opened::Refused,
             });
         }
         let parts = vec![change.part(OPERATION)?, self.freeze(&order.id, attempt.points).part(OPERATION)?];
@@ -89,7 +89,7 @@ impl Store {
                 Ok(Opened::Open(Box::new(opened)))
             }
             Transacted::Refused(found) => match found.into_iter().next() {
-                Some(Condition::Failed(row)) => Ok(Opened::Refused(read_order(OPERATION, row)?)),
+                Some(Condition::Failed(_)) => Ok(Opened::Refused),
                 Some(Condition::Held) | None => Ok(Opened::PointsShort),
             },
         }
@@ -230,7 +230,8 @@ impl Store {
             .name("#free", "free")
             .name("#order", order.id.as_str())
             .value(":quantity", n(order.quantity));
-        let claim = Claim { order: order.id.clone(), quantity: order.quantity, bucket, state: ClaimState::Revived };
+        let (id, quantity) = (order.id.clone(), order.quantity);
+        let claim = Claim { order: id, quantity, bucket, state: ClaimState::Revived, left: Vec::new() };
         let parts = vec![
             self.paid(OPERATION, revived, with, now)?.part(OPERATION)?,
             sold.part(OPERATION)?,

@@ -205,12 +205,19 @@ impl Wire {
             self.keep(&call, fault, refused.as_ref().ok());
             return refused;
         }
+        // What cannot befall this call does not.
+        let is_stale = self.replica.is_some() && replica::is_weak_read(&call);
+        let fault = match fault {
+            Fault::Stale if !is_stale => Fault::None,
+            Fault::TransactionConflict => Fault::None,
+            fault => fault,
+        };
         if fault == Fault::Stops {
             self.keep(&call, fault, None);
             return std::future::pending().await;
         }
         let response = match &self.replica {
-            Some(replica) if fault == Fault::Stale && replica::is_weak_read(&call) => replica.read(request).await,
+            Some(replica) if fault == Fault::Stale => replica.read(request).await,
             _ => self.call(&call, request).await,
         };
         self.keep(&call, fault, Some(&response));

@@ -35,13 +35,15 @@ pub struct Payment {
 /// What a run came to.
 pub enum Outcome {
     /// A press was answered: 202 with this order, or this code.
-    Pressed(Press, Result<OrderId, String>),
+    Pressed(Press, Result<OrderId, Refused>),
     /// An order was looked at: this status, or this code.
     Seen(OrderId, Result<String, String>),
     /// A buyer has a payment to make, or has paid with points.
     Started(usize, Option<Payment>),
     /// A request of a buyer's or the operator's was answered with this.
     Answered(&'static str, u16, String),
+    /// A restock with this key was answered with this status.
+    Restocked(String, u16),
     /// Messages were handled; those are to come again.
     Consumed { failed: Vec<String>, receipts: Vec<(String, String)>, delivery: Delivery },
     /// A deadline was looked at, or not.
@@ -54,16 +56,24 @@ pub enum Outcome {
     Reconciled(bool),
 }
 
+/// Why a press is refused, and the order that it is told of.
+#[derive(Debug)]
+pub struct Refused {
+    pub code: String,
+    pub order: Option<OrderId>,
+}
+
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Outcome::Pressed(press, Ok(order)) => write!(f, "buyer {} is accepted: {order}", press.buyer),
-            Outcome::Pressed(press, Err(code)) => write!(f, "buyer {} is refused: {code}", press.buyer),
+            Outcome::Pressed(press, Err(refused)) => write!(f, "buyer {} is refused: {}", press.buyer, refused.code),
             Outcome::Seen(order, Ok(status)) => write!(f, "{order} is {status}"),
             Outcome::Seen(order, Err(code)) => write!(f, "{order} is not shown: {code}"),
             Outcome::Started(buyer, Some(payment)) => write!(f, "buyer {buyer} can pay {}", payment.number),
             Outcome::Started(buyer, None) => write!(f, "buyer {buyer} has no payment to make"),
             Outcome::Answered(what, status, code) => write!(f, "{what}: {status} {code}"),
+            Outcome::Restocked(key, status) => write!(f, "{key}: {status}"),
             Outcome::Consumed { failed, receipts, .. } => {
                 write!(f, "{} of {} messages are handled", receipts.len() - failed.len(), receipts.len())
             }
@@ -97,7 +107,10 @@ pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Life {
         let answer = Answer::of(seckill::handle(&app, asked).await);
         let answered = match answer.status {
             202 => Ok(OrderId::parse(answer.json()["orderId"].as_str().unwrap()).unwrap()),
-            _ => Err(answer.code()),
+            _ => {
+                let order = answer.json()["orderId"].as_str().and_then(|order| OrderId::parse(order).ok());
+                Err(Refused { code: answer.code(), order })
+            }
         };
         Outcome::Pressed(press, answered)
     })
@@ -131,10 +144,17 @@ pub fn ask(app: Rc<shop::App>, buyer: usize, order: &OrderId, what: &'static str
     Box::pin(async move { answered(what, Answer::of(shop::handle(&app, asked).await)) })
 }
 
-pub fn operate(app: admin::App, what: &'static str, path: &str, key: Option<&str>, body: Option<Value>) -> Life {
-    let headers: Vec<(&str, &str)> = key.iter().map(|key| ("idempotency-key", *key)).collect();
-    let asked = request(Some("operator"), "seckill/admin", "POST", path, &headers, body);
+pub fn operate(app: admin::App, what: &'static str, path: &str) -> Life {
+    let asked = request(Some("operator"), "seckill/admin", "POST", path, &[], None);
     Box::pin(async move { answered(what, Answer::of(admin::handle(&app, asked).await)) })
+}
+
+pub fn restock(app: admin::App, path: &str, key: &str, quantity: u32) -> Life {
+    let headers = [("idempotency-key", key)];
+    let body = json!({"quantity": quantity});
+    let asked = request(Some("operator"), "seckill/admin", "POST", path, &headers, Some(body));
+    let key = key.to_owned();
+    Box::pin(async move { Outcome::Restocked(key, Answer::of(admin::handle(&app, asked).await).status) })
 }
 
 fn answered(what: &'static str, answer: Answer) -> Outcome {

@@ -3,7 +3,6 @@
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sources::events::{queue_event, stream_event};
 use seckill_tests::world::names;
-use serde_json::json;
 
 use crate::actors::{self, Press};
 use crate::check;
@@ -27,6 +26,7 @@ impl Sim {
             Act::Press { buyer, key, quantity, environment } => {
                 let began_ms = self.observer.clock.now_ms();
                 let press = Press { buyer: *buyer, key: key.clone(), quantity: *quantity, began_ms };
+                self.uses(&press);
                 let life = actors::press(self.functions.seckill(*environment), &self.offer, press);
                 self.start(id, (Function::Seckill, *environment), life)
             }
@@ -54,10 +54,14 @@ impl Sim {
             Act::Restock { quantity, key } => {
                 self.restocks.insert(key.clone());
                 let path = format!("/admin/sales/{}/items/{}/restock", self.offer.sale, self.offer.item);
-                self.operate(id, "restock", &path, Some(key), Some(json!({"quantity": quantity})))
+                let life = actors::restock(self.functions.admin(environment), &path, key, *quantity);
+                self.start(id, (Function::Admin, environment), life)
             }
-            Act::Pause => self.operate(id, "pause", &format!("/admin/sales/{}/pause", self.offer.sale), None, None),
-            Act::Resume => self.operate(id, "resume", &format!("/admin/sales/{}/resume", self.offer.sale), None, None),
+            Act::Pause => {
+                self.paused = true;
+                self.operate(id, "pause")
+            }
+            Act::Resume => self.operate(id, "resume"),
         }
     }
 
@@ -68,16 +72,10 @@ impl Sim {
         self.start(id, (Function::Shop, environment), life)
     }
 
-    fn operate(
-        &mut self,
-        id: u64,
-        what: &'static str,
-        path: &str,
-        key: Option<&str>,
-        body: Option<serde_json::Value>,
-    ) -> Result<(), String> {
+    fn operate(&mut self, id: u64, what: &'static str) -> Result<(), String> {
         let environment = id as usize % ENVIRONMENTS;
-        let life = actors::operate(self.functions.admin(environment), what, path, key, body);
+        let path = format!("/admin/sales/{}/{what}", self.offer.sale);
+        let life = actors::operate(self.functions.admin(environment), what, &path);
         self.start(id, (Function::Admin, environment), life)
     }
 

@@ -80,7 +80,11 @@ impl Watch {
         }
         // What was short was so until now.
         self.note_shortage(observer.clock.now_ms());
-        for json in observer.cloud.dynamodb.rows(&names().stock).await.unwrap().into_values() {
+        let rows = observer.cloud.dynamodb.rows(&names().stock).await.unwrap();
+        if rows.len() < self.buckets.len() {
+            return Err(format!("there were {} buckets, and there are {}", self.buckets.len(), rows.len()));
+        }
+        for json in rows.into_values() {
             if self.buckets.values().any(|(before, _)| *before == json) {
                 continue;
             }
@@ -110,7 +114,11 @@ impl Watch {
 
     async fn read_orders(&mut self, observer: &World) -> Result<(), String> {
         let mut changed = Vec::new();
-        for json in observer.cloud.dynamodb.rows(&names().orders).await.unwrap().into_values() {
+        let rows = observer.cloud.dynamodb.rows(&names().orders).await.unwrap();
+        if rows.len() < self.orders.len() {
+            return Err(format!("there were {} orders, and there are {}", self.orders.len(), rows.len()));
+        }
+        for json in rows.into_values() {
             if !self.orders.values().any(|(before, _)| *before == json) {
                 let order: Order = read(&json)?;
                 changed.push(order.id.clone());

@@ -4,6 +4,7 @@
 //! Whoever calls tries again, as its event source or its buyer would, and time passes in between: a message is delivered again, a notice sent
 //! again, a button pressed again. Then comes the calm in which everything must be right.
 
+use domain::order::Status;
 use domain::payment::Method;
 use local_cloud::wire::{Fault, Loss};
 
@@ -76,6 +77,17 @@ impl Life {
     /// each of them is.
     pub const IN_PAIRS: [Self; 4] = [Self::Refunded, Self::PaidLate, Self::FoundPaid, Self::ClosedTwice];
 
+    /// How its orders stand at the end, in the order of their presses.
+    pub fn ends(self) -> &'static [&'static str] {
+        match self {
+            Self::Refunded | Self::PaidWithPoints => &["REFUNDED"],
+            Self::PaidLate | Self::FoundPaid => &["PAID"],
+            Self::ClosedTwice => &["CLOSED Cancelled", "CLOSED TimedOut"],
+            Self::Repaired => &["CLOSED TimedOut"],
+            Self::Operated => &["CLOSED PaymentFailed"],
+        }
+    }
+
     fn acts(self) -> Vec<Act> {
         let press = |key: &str| Act::Press { buyer: BUYER, key: Some(key.into()), quantity: 1, environment: 0 };
         let messages = Act::Messages { most: 3, fate: Delivery::Once, newer: false };
@@ -83,12 +95,12 @@ impl Life {
         let pay = |method, points| Act::Pay { buyer: BUYER, back: 0, method, points };
         let at_the_provider = |what| Act::AtTheProvider { buyer: BUYER, back: 0, what };
         let notice = Act::Notice { which: 0, twice: false };
-        let deadline = Act::Deadline { which: 0, fate: Firing::Due };
+        let deadline = |which| Act::Deadline { which, fate: Firing::Due };
         match self {
             Self::Refunded => vec![
                 press("key"),
                 messages,
-                pay(Method::Wechat, 0),
+                pay(Method::Alipay, 0),
                 at_the_provider(Paying::Paid),
                 notice.clone(),
                 Act::Refund { buyer: BUYER, back: 0 },
@@ -98,22 +110,30 @@ impl Life {
             Self::PaidLate => vec![
                 press("key"),
                 messages,
-                pay(Method::Alipay, 0),
-                deadline,
+                pay(Method::Wechat, 0),
+                deadline(0),
                 at_the_provider(Paying::PaidLate),
                 notice,
                 stream,
             ],
             Self::FoundPaid => {
-                vec![press("key"), messages, pay(Method::Stripe, 40), at_the_provider(Paying::Paid), deadline, stream]
+                vec![
+                    press("key"),
+                    messages,
+                    pay(Method::Stripe, 40),
+                    at_the_provider(Paying::Paid),
+                    deadline(0),
+                    stream,
+                ]
             }
             Self::ClosedTwice => vec![
                 press("key"),
                 messages.clone(),
                 Act::Cancel { buyer: BUYER, back: 0 },
-                press("another key"),
+                press("another-key"),
                 messages,
-                deadline,
+                // The cancelled order's is still there, and comes first.
+                deadline(1),
                 stream,
             ],
             Self::Repaired => vec![
@@ -139,7 +159,7 @@ impl Life {
                 Act::Restock { quantity: 1, key: "restock".into() },
                 press("key"),
                 messages,
-                pay(Method::WechatV2, 0),
+                pay(Method::Stripe, 0),
                 at_the_provider(Paying::Failed),
                 notice,
                 stream,
@@ -153,6 +173,10 @@ impl Life {
 pub struct Lived {
     /// Calls that it took.
     pub calls: usize,
+    /// How its orders stood before the calm.
+    pub ends: Vec<String>,
+    /// What happened, in words.
+    pub history: Vec<String>,
     /// What was violated, with the history.
     pub violation: Option<String>,
 }
@@ -162,11 +186,17 @@ pub async fn live(life: Life, blows: &[(usize, Blow)]) -> Lived {
     let mut sim = Sim::quiet().await;
     let mut calls = 0;
     let mut violation = sim.live(life, blows, &mut calls).await.err();
+    let ends = sim.watch.orders().map(|order| match order.reason.filter(|_| order.status == Status::Closed) {
+        Some(reason) => format!("{} {reason:?}", order.status.as_str()),
+        None => order.status.as_str().to_owned(),
+    });
+    let ends = ends.collect();
     if violation.is_none() {
         violation = sim.calm().await.err();
     }
-    let violation = violation.map(|why| format!("{life:?} with {blows:?}: {why}\n  {}", sim.history().join("\n  ")));
-    Lived { calls, violation }
+    let history = sim.history().to_vec();
+    let violation = violation.map(|why| format!("{life:?} with {blows:?}: {why}\n  {}", history.join("\n  ")));
+    Lived { calls, ends, history, violation }
 }
 
 impl Sim {
@@ -174,6 +204,8 @@ impl Sim {
         let mut id = 0;
         for act in life.acts() {
             match act {
+                // So that a second order is later than the first.
+                Act::Press { .. } => self.pass(1_000),
                 Act::Deadline { .. } => self.pass(61_000),
                 // Past what is too young to be looked at, and past a deadline's margin.
                 Act::Reconcile => self.pass(181_000),

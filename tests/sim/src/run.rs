@@ -16,7 +16,7 @@ use seckill_tests::turns::{Turns, act};
 use seckill_tests::world::{START_MS, World, engines, form, names};
 use store::Store;
 
-use crate::actors::{Actor, Life, Outcome, Payment, Press, name};
+use crate::actors::{Actor, Life, Outcome, Payment, Press, Refused, name};
 use crate::check::{self, Watch};
 use crate::choice::{Act, Choice, Delivery, Step};
 use crate::coverage::Coverage;
@@ -70,8 +70,12 @@ pub struct Sim {
     pub(crate) refused: Option<u64>,
     /// Presses that got no clear answer: who, with which key, for how many.
     pub(crate) unsure: Vec<(usize, Option<String>, u32)>,
-    /// Restocks that were asked for, by their keys: each is one unit.
+    /// Restocks that were asked for, by their keys, and those that were answered as done: each is one unit.
     pub(crate) restocks: BTreeSet<String>,
+    pub(crate) restocked: BTreeSet<String>,
+    /// Whether the sale was ever told to pause, and what each buyer's keys were used for.
+    pub(crate) paused: bool,
+    used: BTreeMap<(usize, String), BTreeSet<u32>>,
     pub(crate) watch: Watch,
     history: Vec<String>,
     pub(crate) coverage: Arc<Mutex<Coverage>>,
@@ -163,6 +167,9 @@ impl Sim {
             refused: None,
             unsure: Vec::new(),
             restocks: BTreeSet::new(),
+            restocked: BTreeSet::new(),
+            paused: false,
+            used: BTreeMap::new(),
             watch,
             history: Vec::new(),
             coverage,
@@ -214,11 +221,15 @@ impl Sim {
         let call = waiting.call.clone();
         self.note(format!("{actor} {} {}: {fault:?}", call.operation, call.resource().unwrap_or_default()));
         self.mark("calls");
-        self.mark(format!("fault {fault:?}"));
         waiting.grant(fault);
         self.poll(actor)?;
         act(0);
-        self.refused = self.wire.last_call().filter(|last| last.status == Some(400)).map(|_| actor);
+        let last = self.wire.last_call();
+        // Not every fault can befall every call.
+        if let Some(carried) = last.as_ref().filter(|last| last.number == call.number) {
+            self.mark(format!("fault {:?}", carried.fault));
+        }
+        self.refused = last.filter(|last| last.status == Some(400)).map(|_| actor);
         let is_read = ["Get", "Query", "Scan", "BatchGet"].iter().any(|read| call.operation.starts_with(read));
         match call.service {
             Service::DynamoDb if !is_read => self.watch.check(&self.observer, &call.tables()).await,
@@ -327,22 +338,41 @@ impl Sim {
                     self.position = read;
                 }
             }
-            Outcome::Seen(..) | Outcome::Started(..) | Outcome::Answered(..) | Outcome::Reconciled(_) => {}
+            Outcome::Restocked(key, 200..300) => {
+                self.restocked.insert(key);
+            }
+            Outcome::Seen(..)
+            | Outcome::Started(..)
+            | Outcome::Answered(..)
+            | Outcome::Restocked(..)
+            | Outcome::Reconciled(_) => {}
         }
         Ok(())
     }
 
     /// An answer to a press agrees with what happened and with the answers before.
-    fn pressed(&mut self, press: &Press, answer: Result<OrderId, String>) -> Result<(), String> {
+    fn pressed(&mut self, press: &Press, answer: Result<OrderId, Refused>) -> Result<(), String> {
         let Press { buyer, key, quantity, began_ms } = press;
         let order = match answer {
             Ok(order) => order,
-            Err(code) if code == "SOLD_OUT" => return self.was_sold_out(*quantity, *began_ms),
-            Err(code) => {
-                if code == "UNAVAILABLE" {
-                    self.unsure.push((*buyer, key.clone(), *quantity));
-                }
-                return Ok(());
+            Err(refused) => {
+                return match refused.code.as_str() {
+                    "SOLD_OUT" => self.was_sold_out(*quantity, *began_ms),
+                    "DUPLICATE_ORDER"
+                        if !refused.order.as_ref().is_some_and(|order| self.was_claimed(*buyer, order)) =>
+                    {
+                        Err(format!("{} is told of an order that is not theirs: {refused:?}", name(*buyer)))
+                    }
+                    "PAUSED" if !self.paused => Err("it is said to be paused, and never was".to_owned()),
+                    "IDEMPOTENCY_MISMATCH" if !self.was_used_otherwise(press) => {
+                        Err(format!("{} is told of another use of {key:?}, and there was none", name(*buyer)))
+                    }
+                    "UNAVAILABLE" => {
+                        self.unsure.push((*buyer, key.clone(), *quantity));
+                        Ok(())
+                    }
+                    _ => Ok(()),
+                };
             }
         };
         self.mark("accepted");
@@ -358,6 +388,23 @@ impl Sim {
             self.lately.push(*buyer);
         }
         Ok(())
+    }
+
+    /// An order's number has its buyer in it.
+    fn was_claimed(&self, buyer: usize, order: &OrderId) -> bool {
+        order.buyer() == self.observer.asks(&self.offer, &name(buyer), 1, None).buyer_key
+    }
+
+    fn was_used_otherwise(&self, press: &Press) -> bool {
+        let used = press.key.as_ref().and_then(|key| self.used.get(&(press.buyer, key.clone())));
+        used.is_some_and(|quantities| quantities.iter().any(|quantity| *quantity != press.quantity))
+    }
+
+    /// A buyer presses with a key, for so many.
+    pub(crate) fn uses(&mut self, press: &Press) {
+        if let Some(key) = &press.key {
+            self.used.entry((press.buyer, key.clone())).or_default().insert(press.quantity);
+        }
     }
 
     /// Sold out is said only if every bucket was short at some moment of the request, or of what its function still remembered or could read

@@ -20,18 +20,20 @@ const CROWD: Size = Size {
 /// Two buyers who press again and again; and with keys.
 const PAIR: Size = Size { orders: [1, 1, 0], again: true, ..CROWD };
 const PAIR_WITH_KEYS: Size = Size { keys: true, ..PAIR };
+/// The same for one unit: every move is to a bucket that has nothing.
+const ONE_UNIT: Size = Size { caps: [1, 0], ..PAIR_WITH_KEYS };
 /// One buyer, everything that one order can meet: late payments, and writes that wander.
 const ALONE: Size = Size { orders: [1, 0, 0], wandering: 1, again: true, keys: true, pays: true, ..CROWD };
 /// The same with both units in one bucket.
 const ONE_BUCKET: Size = Size { caps: [2, 0], ..ALONE };
 /// One buyer who buys again after the first order's end; and with another buyer in the way.
-const TWICE: Size = Size { orders: [2, 0, 0], keys: true, ..CROWD };
+const TWICE: Size = Size { orders: [2, 0, 0], keys: true, pays: true, ..CROWD };
 const TWICE_IN_A_CROWD: Size = Size { orders: [2, 1, 0], ..PAIR };
 
 #[test]
 fn the_protocol_is_right_in_every_state() {
     let mut all = 0;
-    for size in [CROWD, PAIR, PAIR_WITH_KEYS, ALONE, ONE_BUCKET, TWICE] {
+    for size in [CROWD, PAIR, PAIR_WITH_KEYS, ONE_UNIT, ALONE, ONE_BUCKET, TWICE] {
         let began = Instant::now();
         let found = search(size);
         let seconds = began.elapsed().as_secs_f64();
@@ -40,6 +42,7 @@ fn the_protocol_is_right_in_every_state() {
             found.states, found.transitions, found.quiet
         );
         assert!(found.violation.is_none(), "{}", found.violation.unwrap_or_default());
+        assert!(!found.gave_up, "too many states: {size:?}");
         all += found.states;
     }
     println!("{all} states in all");
@@ -64,10 +67,12 @@ fn every_bug_in_the_protocol_is_found() {
             | Bug::ReleasedWhileAMessageIsUnderWay
             | Bug::AcceptedBeforeItIsTaken
             | Bug::AnyRequestWithdraws => PAIR_WITH_KEYS,
-            Bug::ClaimOverAClaim | Bug::DropAnybodysClaim => TWICE,
+            Bug::WithdrawsWithoutLookingBack => ONE_UNIT,
+            Bug::ClaimOverAClaim | Bug::DropAnybodysClaim | Bug::ReviveBesideAClaim => TWICE,
             Bug::WithdrawAClaimOfAnOrder | Bug::OrderWithoutAClaim => TWICE_IN_A_CROWD,
         };
         let found = search(Size { bug: Some(bug), ..size });
+        assert!(!found.gave_up, "{bug:?}: too many states");
         let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found"));
         let steps = violation.lines().count() - 1;
         let what = violation.lines().next().unwrap_or_default().split(": Tables").next().unwrap_or_default();

@@ -9,7 +9,7 @@ use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order as RealOrder, Status};
 use domain::repair::{self, Verdict};
 
-use super::tables::{Claim, Id, No, Order, Tables, buyer};
+use super::tables::{BUCKETS, Claim, Id, No, Order, Tables, buyer};
 
 /// Long after anything was pressed, and long before anything must be paid.
 const NOW_S: i64 = 1_000_000;
@@ -24,7 +24,13 @@ fn real_id(order: Id) -> OrderId {
 }
 
 fn real_claim(claim: Claim) -> RealClaim {
-    RealClaim { order: real_id(claim.order), quantity: 1, bucket: u32::from(claim.bucket), state: claim.state }
+    RealClaim {
+        order: real_id(claim.order),
+        quantity: 1,
+        bucket: u32::from(claim.bucket),
+        state: claim.state,
+        left: (0..u32::from(BUCKETS as No)).filter(|bucket| claim.left & 1 << bucket != 0).collect(),
+    }
 }
 
 fn real_order(order: Order) -> RealOrder {

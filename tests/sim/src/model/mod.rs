@@ -2,7 +2,8 @@
 //! few processes at once can come to, each state once.
 //!
 //! Time is not in it: a try may be taken for abandoned at any moment, a deadline may come at any moment, and reconcile looks at a
-//! holder however young it is. So what holds here holds for every clock. Processes die between any two steps; an answer is lost and the
+//! holder however young it is. So what holds here holds for every clock; but that an order's first request has ended is known, as it is to
+//! whoever comes two minutes later. Processes die between any two steps; an answer is lost and the
 //! write sent again; a write wanders and lands when nobody thinks of it any more; a message comes as often as it likes.
 //!
 //! What is decided is decided by the code that is deployed ([`domain::order::step`], [`domain::repair::verdict`],
@@ -37,10 +38,12 @@ pub enum Bug {
     AcceptedBeforeItIsHeld,
     AcceptedBeforeItIsTaken,
     AnyRequestWithdraws,
+    WithdrawsWithoutLookingBack,
+    ReviveBesideAClaim,
 }
 
 impl Bug {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::HoldWithoutUnits,
         Self::HoldTwice,
         Self::HoldWhatIsSold,
@@ -61,6 +64,8 @@ impl Bug {
         Self::AcceptedBeforeItIsHeld,
         Self::AcceptedBeforeItIsTaken,
         Self::AnyRequestWithdraws,
+        Self::WithdrawsWithoutLookingBack,
+        Self::ReviveBesideAClaim,
     ];
 }
 

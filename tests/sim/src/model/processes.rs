@@ -6,7 +6,7 @@ use domain::repair::Verdict;
 
 use super::Bug;
 use super::decisions::{Stand, by_claim, by_order, is_taken, standing};
-use super::tables::{BUCKETS, Claim, Id, No, Order, Tables, Written, buyer};
+use super::tables::{BUCKETS, Claim, Id, No, Nos, Order, Tables, Written, buyer, renamed_buckets};
 
 /// How many buckets a press tries.
 const TRIES: u8 = 2;
@@ -25,22 +25,34 @@ pub enum Process {
         order: Id,
         keyed: bool,
     },
+    /// `left`: where the claim had been moved away from when it was read.
     Hold {
         order: Id,
         bucket: No,
+        left: Nos,
         key: Key,
         tried: u8,
     },
     Move {
         order: Id,
         from: No,
+        left: Nos,
         to: No,
+        key: Key,
+        tried: u8,
+    },
+    /// There is nothing: are the units where the claim was moved away from?
+    LookBack {
+        order: Id,
+        from: No,
+        left: Nos,
         key: Key,
         tried: u8,
     },
     Withdraw {
         order: Id,
         from: No,
+        left: Nos,
         key: Key,
         tried: u8,
     },
@@ -55,9 +67,13 @@ pub enum Process {
         bucket: No,
         key: Key,
     },
+    /// The queue is down: it is accepted all the same.
+    AcceptUnsent {
+        order: Id,
+        key: Key,
+    },
     Adopt {
         order: Id,
-        bucket: No,
     },
     // order-consumer. `bucket` is the message's.
     Mark {
@@ -126,8 +142,8 @@ pub enum Key {
 }
 
 use Process::{
-    Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Look, LookAtClaim, Mark, Move, Pay, Place,
-    Release, Revive, Send, SendAgain, Take, Withdraw,
+    AcceptUnsent, Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Look, LookAtClaim, LookBack, Mark,
+    Move, Pay, Place, Release, Revive, Send, SendAgain, Take, Withdraw,
 };
 
 /// What a process may go on with; `None` is its end. One of them happens.
@@ -150,13 +166,24 @@ impl Process {
 
     /// The same about another order and other buckets.
     pub fn map(self, mut id: impl FnMut(Id) -> Id, no: impl Fn(No) -> No) -> Self {
+        let nos = |buckets: Nos| renamed_buckets(buckets, no(0) != 0);
         match self {
             ToClaim { order, bucket, keyed } => ToClaim { order: id(order), bucket: no(bucket), keyed },
             Again { order, keyed } => Again { order: id(order), keyed },
-            Hold { order, bucket, key, tried } => Hold { order: id(order), bucket: no(bucket), key, tried },
-            Move { order, from, to, key, tried } => Move { order: id(order), from: no(from), to: no(to), key, tried },
-            Withdraw { order, from, key, tried } => Withdraw { order: id(order), from: no(from), key, tried },
-            Adopt { order, bucket } => Adopt { order: id(order), bucket: no(bucket) },
+            Hold { order, bucket, left, key, tried } => {
+                Hold { order: id(order), bucket: no(bucket), left: nos(left), key, tried }
+            }
+            Move { order, from, left, to, key, tried } => {
+                Move { order: id(order), from: no(from), left: nos(left), to: no(to), key, tried }
+            }
+            LookBack { order, from, left, key, tried } => {
+                LookBack { order: id(order), from: no(from), left: nos(left), key, tried }
+            }
+            Withdraw { order, from, left, key, tried } => {
+                Withdraw { order: id(order), from: no(from), left: nos(left), key, tried }
+            }
+            AcceptUnsent { order, key } => AcceptUnsent { order: id(order), key },
+            Adopt { order } => Adopt { order: id(order) },
             Take { order, bucket, key } => Take { order: id(order), bucket: no(bucket), key },
             Send { order, bucket, key } => Send { order: id(order), bucket: no(bucket), key },
             Mark { order, bucket } => Mark { order: id(order), bucket: no(bucket) },
@@ -176,17 +203,31 @@ impl Process {
 
     /// Whether its step writes: then its answer can be lost, and it can wander.
     pub fn writes(self) -> bool {
-        !matches!(self, Again { .. } | Look { .. } | LookAtClaim { .. })
+        !matches!(self, Again { .. } | LookBack { .. } | AcceptUnsent { .. } | Look { .. } | LookAtClaim { .. })
     }
 
-    /// Takes the step.
-    pub fn step(self, tables: &mut Tables, bug: Option<Bug>) -> Nexts {
+    /// Whether it is the first request for its order.
+    pub fn is_first(self) -> bool {
+        matches!(
+            self,
+            ToClaim { .. }
+                | Hold { key: Key::First { .. }, .. }
+                | Move { key: Key::First { .. }, .. }
+                | LookBack { key: Key::First { .. }, .. }
+                | Withdraw { key: Key::First { .. }, .. }
+                | Send { key: Key::First { .. }, .. }
+                | AcceptUnsent { key: Key::First { .. }, .. }
+        )
+    }
+
+    /// Takes the step. `first_has_ended`: nobody is the first request for its order any more.
+    pub fn step(self, tables: &mut Tables, first_has_ended: bool, bug: Option<Bug>) -> Nexts {
         match self {
             ToClaim { order, bucket, keyed } => claim(tables, order, bucket, keyed, bug),
             Again { order, keyed } => refused(tables, buyer(order), keyed, bug),
-            Adopt { order, bucket } => match tables.adopt_key(order) {
+            Adopt { order } => match tables.adopt_key(order) {
                 Written::Done if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => {
-                    vec![Some(Hold { order, bucket, key: Key::Known, tried: 1 })]
+                    vec![go_on(tables, order, Key::Known, 1)]
                 }
                 Written::Done => {
                     tables.accept(order);
@@ -194,40 +235,51 @@ impl Process {
                 }
                 Written::Refused => vec![END],
             },
-            Take { order, bucket, key } => vec![match (tables.mark_ordered(order, bucket), tables.claim_of(order)) {
-                (_, Some(claim)) => Some(Send { order, bucket: claim.bucket, key }),
-                (_, None) => END,
-            }],
-            Hold { order, bucket, key, tried } => {
-                if tables.hold(order, bucket, bug) == Written::Done {
-                    return vec![Some(held(order, bucket, key, bug))];
-                }
-                let withdraws = matches!(key, Key::First { .. }) || bug == Some(Bug::AnyRequestWithdraws);
-                let withdraw = withdraws.then_some(Withdraw { order, from: bucket, key, tried });
-                let others = (0..BUCKETS as No).filter(|to| *to != bucket && tried < TRIES);
-                let moves = others.map(|to| Some(Move { order, from: bucket, to, key, tried }));
-                moves.chain([withdraw]).collect()
-            }
-            Move { order, from, to, key, tried } => match tables.move_claim(order, from, to, bug) {
-                Written::Done => vec![Some(Hold { order, bucket: to, key, tried: tried + 1 })],
-                Written::Refused => follow(tables, order, key, tried, bug),
+            Take { order, bucket, key } => match (tables.mark_ordered(order, bucket), tables.claim_of(order)) {
+                (_, Some(claim)) => sends(order, claim.bucket, key),
+                (_, None) => vec![END],
             },
-            Withdraw { order, from, key, tried } => {
-                let keyed = matches!(key, Key::First { keyed: true } | Key::Known);
-                match tables.withdraw_claim(order, from, keyed, bug) {
+            Hold { order, bucket, left, key, tried } => {
+                if tables.hold(order, bucket, bug) == Written::Done {
+                    return held(order, bucket, key, bug);
+                }
+                let others = (0..BUCKETS as No).filter(|to| *to != bucket && tried < TRIES);
+                let moves = others.map(|to| Some(Move { order, from: bucket, left, to, key, tried }));
+                let ends = match left {
+                    0 => may_withdraw(Withdraw { order, from: bucket, left, key, tried }, first_has_ended, bug),
+                    _ => vec![Some(LookBack { order, from: bucket, left, key, tried })],
+                };
+                moves.chain(ends).collect()
+            }
+            Move { order, from, left, to, key, tried } => {
+                let leaves = if matches!(key, Key::First { .. }) { left } else { left | 1 << from };
+                match tables.move_claim(order, (from, left), (to, leaves), bug) {
+                    Written::Done => vec![Some(Hold { order, bucket: to, left: leaves, key, tried: tried + 1 })],
+                    Written::Refused => follow(tables, order, key, tried, bug),
+                }
+            }
+            LookBack { order, from, left, key, tried } => {
+                let looked = bug != Some(Bug::WithdrawsWithoutLookingBack);
+                let there = (0..BUCKETS as No)
+                    .find(|bucket| left & 1 << bucket != 0 && tables.buckets[usize::from(*bucket)].holds(order));
+                if let Some(bucket) = there.filter(|_| looked) {
+                    return held(order, bucket, key, bug);
+                }
+                may_withdraw(Withdraw { order, from, left, key, tried }, first_has_ended, bug)
+            }
+            Withdraw { order, from, left, key, tried } => {
+                // The first knows of its own key alone.
+                let key_too = key != Key::First { keyed: false };
+                match tables.withdraw_claim(order, (from, left), key_too, bug) {
                     Written::Done => vec![END],
                     Written::Refused => follow(tables, order, key, tried, bug),
                 }
             }
-            // The queue may be down: it is accepted all the same. (A process that dies here has sent nothing.)
             Send { order, bucket, key } => {
                 tables.send(order, bucket);
-                if key == Key::ToAdopt {
-                    return vec![Some(Adopt { order, bucket })];
-                }
-                tables.accept(order);
-                vec![END]
+                accepted(tables, order, key)
             }
+            AcceptUnsent { order, key } => accepted(tables, order, key),
             Mark { order, bucket } => mark(tables, order, bucket, bug),
             Place { order, bucket, at } => {
                 tables.place(order, Order::new(Status::PendingPayment, at), bug);
@@ -271,7 +323,7 @@ impl Process {
                 _ => vec![END],
             },
             Revive { order, bucket } => {
-                tables.revive(order, bucket);
+                tables.revive(order, bucket, bug);
                 vec![END]
             }
             Confirm { order, bucket } => {
@@ -299,13 +351,13 @@ impl Process {
 }
 
 fn claim(tables: &mut Tables, order: Id, bucket: No, keyed: bool, bug: Option<Bug>) -> Nexts {
-    let own = Claim { order, bucket, state: ClaimState::Held };
+    let own = Claim { order, bucket, state: ClaimState::Held, left: 0 };
     let row = buyer(order);
     if tables.claim(order, bucket, keyed, bug) == Written::Done || tables.claims[row] == Some(own) {
         if bug == Some(Bug::AcceptedBeforeItIsHeld) {
             tables.accept(order);
         }
-        return vec![Some(Hold { order, bucket, key: Key::First { keyed }, tried: 1 })];
+        return vec![Some(Hold { order, bucket, left: 0, key: Key::First { keyed }, tried: 1 })];
     }
     refused(tables, row, keyed, bug)
 }
@@ -320,13 +372,13 @@ fn refused(tables: &mut Tables, row: usize, keyed: bool, bug: Option<Bug>) -> Ne
                 tables.accept(answer);
                 END
             }
-            Stand::GoOn(Claim { order, bucket, .. }) => {
+            Stand::GoOn(Claim { order, bucket, left, .. }) => {
                 let key = match tables.keys[row] != Some(order) && keyed {
-                    true if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => return Some(Adopt { order, bucket }),
+                    true if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => return Some(Adopt { order }),
                     true => Key::ToAdopt,
                     false => Key::Known,
                 };
-                Some(Hold { order, bucket, key, tried: 1 })
+                Some(Hold { order, bucket, left, key, tried: 1 })
             }
         })
         .collect();
@@ -334,21 +386,48 @@ fn refused(tables: &mut Tables, row: usize, keyed: bool, bug: Option<Bug>) -> Ne
     nexts
 }
 
-/// Another request works on the same order and was quicker.
-fn follow(tables: &Tables, order: Id, key: Key, tried: u8, bug: Option<Bug>) -> Nexts {
-    vec![match tables.claim_of(order) {
-        Some(claim) if is_taken(claim) => Some(held(order, claim.bucket, key, bug)),
-        Some(claim) if tried < TRIES => Some(Hold { order, bucket: claim.bucket, key, tried: tried + 1 }),
-        Some(_) | None => END,
-    }]
+/// There are no units for it. Whether a request knows that the first has ended is a matter of time, and of its clock.
+fn may_withdraw(withdraw: Process, first_has_ended: bool, bug: Option<Bug>) -> Nexts {
+    match withdraw.is_first() {
+        true => vec![Some(withdraw)],
+        false if first_has_ended || bug == Some(Bug::AnyRequestWithdraws) => vec![Some(withdraw), END],
+        false => vec![END],
+    }
 }
 
-fn held(order: Id, bucket: No, key: Key, bug: Option<Bug>) -> Process {
-    match key {
-        Key::First { .. } => Send { order, bucket, key },
-        Key::Known | Key::ToAdopt if bug == Some(Bug::AcceptedBeforeItIsTaken) => Send { order, bucket, key },
-        Key::Known | Key::ToAdopt => Take { order, bucket, key },
+/// Another request works on the same order and was quicker.
+fn follow(tables: &Tables, order: Id, key: Key, tried: u8, bug: Option<Bug>) -> Nexts {
+    match tables.claim_of(order) {
+        Some(claim) if is_taken(claim) => held(order, claim.bucket, key, bug),
+        Some(_) if tried < TRIES => vec![go_on(tables, order, key, tried + 1)],
+        Some(_) | None => vec![END],
     }
+}
+
+/// Goes on where the order's claim says now.
+fn go_on(tables: &Tables, order: Id, key: Key, tried: u8) -> Option<Process> {
+    let claim = tables.claim_of(order)?;
+    Some(Hold { order, bucket: claim.bucket, left: claim.left, key, tried })
+}
+
+fn held(order: Id, bucket: No, key: Key, bug: Option<Bug>) -> Nexts {
+    match key {
+        Key::First { .. } => sends(order, bucket, key),
+        Key::Known | Key::ToAdopt if bug == Some(Bug::AcceptedBeforeItIsTaken) => sends(order, bucket, key),
+        Key::Known | Key::ToAdopt => vec![Some(Take { order, bucket, key })],
+    }
+}
+
+fn sends(order: Id, bucket: No, key: Key) -> Nexts {
+    vec![Some(Send { order, bucket, key }), Some(AcceptUnsent { order, key })]
+}
+
+fn accepted(tables: &mut Tables, order: Id, key: Key) -> Nexts {
+    if key == Key::ToAdopt {
+        return vec![Some(Adopt { order })];
+    }
+    tables.accept(order);
+    vec![END]
 }
 
 fn mark(tables: &mut Tables, order: Id, bucket: No, bug: Option<Bug>) -> Nexts {

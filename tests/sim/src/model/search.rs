@@ -52,6 +52,8 @@ pub struct Found {
     pub quiet: usize,
     /// What is violated, with the way there.
     pub violation: Option<String>,
+    /// There were too many states to go to all.
+    pub gave_up: bool,
 }
 
 /// Searches everything, or until something is violated.
@@ -84,9 +86,12 @@ pub fn search(size: Size) -> Found {
                 break;
             }
         }
-        if violation.is_some() || way.len() > MOST_STATES {
-            let why = violation.unwrap_or_else(|| format!("more than {MOST_STATES} states"));
+        if let Some(why) = violation {
             found.violation = Some(format!("{why}\n  {}", history(&way, next).join("\n  ")));
+            break;
+        }
+        found.gave_up = way.len() > MOST_STATES;
+        if found.gave_up {
             break;
         }
         next += 1;
@@ -153,6 +158,11 @@ impl State {
         self.processes.iter().chain(&self.wandering).all(Option::is_none)
     }
 
+    fn first_has_ended(&self, process: Process) -> bool {
+        let others = self.processes.iter().flatten().filter(|other| other.order() == process.order());
+        !others.copied().any(Process::is_first)
+    }
+
     fn successors(&self, size: Size, reached: &mut Vec<(Event, Self)>) {
         let running = self.processes.iter().flatten().count();
         if running < size.processes {
@@ -161,7 +171,7 @@ impl State {
         for (place, process) in self.processes.iter().enumerate() {
             let Some(process) = *process else { continue };
             let mut after = self.tables;
-            for next in process.step(&mut after, size.bug) {
+            for next in process.step(&mut after, self.first_has_ended(process), size.bug) {
                 reached.push((Event(process, Fate::TakesItsStep), self.with(after, place, next)));
             }
             reached.push((Event(process, Fate::Dies), self.with(self.tables, place, None)));
@@ -181,7 +191,7 @@ impl State {
             state.wandering[place] = None;
             // Nobody hears its answer.
             let accepted = state.tables.accepted;
-            let _ = write.step(&mut state.tables, size.bug);
+            let _ = write.step(&mut state.tables, false, size.bug);
             state.tables.accepted = accepted;
             reached.push((Event(write, Fate::Lands), state.tidy()));
         }
@@ -288,7 +298,7 @@ fn comes_right(mut tables: Tables, size: Size) -> Result<(), String> {
             .filter(|(_, order)| order.is_some_and(|order| order.status() == Status::PendingPayment));
         let closes = overdue.map(|(order, _)| Process::Close { order });
         for mut process in waiting(&before).into_iter().chain(closes) {
-            while let Some(next) = process.step(&mut tables, size.bug).into_iter().next().flatten() {
+            while let Some(next) = process.step(&mut tables, false, size.bug).into_iter().next().flatten() {
                 process = next;
             }
             tables.check()?;

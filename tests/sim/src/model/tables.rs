@@ -16,6 +16,8 @@ pub type Id = u8;
 pub type No = u8;
 /// A set of orders.
 pub type Ids = u8;
+/// A set of buckets.
+pub type Nos = u8;
 
 pub fn buyer(order: Id) -> usize {
     usize::from(order) / ORDERS_EACH
@@ -33,6 +35,10 @@ pub fn renamed(order: Id, buyers: &[u8; BUYERS]) -> Id {
 
 pub fn renamed_bucket(bucket: No, swap: bool) -> No {
     if swap { BUCKETS as No - 1 - bucket } else { bucket }
+}
+
+pub fn renamed_buckets(buckets: Nos, swap: bool) -> Nos {
+    if swap { (buckets & 1) << 1 | buckets >> 1 } else { buckets }
 }
 
 fn bit(order: Id) -> Ids {
@@ -63,11 +69,12 @@ pub struct Claim {
     pub order: Id,
     pub bucket: No,
     pub state: ClaimState,
+    pub left: Nos,
 }
 
 impl std::hash::Hash for Claim {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        (self.order, self.bucket, self.state as u8).hash(hasher);
+        (self.order, self.bucket, self.state as u8, self.left).hash(hasher);
     }
 }
 
@@ -163,7 +170,7 @@ impl Tables {
         let is_new = if keyed { self.keys[row].is_none() } else { self.numbers & bit(order) == 0 };
         let done = free && (is_new || bug == Some(Bug::KeyNotLookedAt));
         if done {
-            self.claims[row] = Some(Claim { order, bucket, state: ClaimState::Held });
+            self.claims[row] = Some(Claim { order, bucket, state: ClaimState::Held, left: 0 });
             match keyed {
                 true => self.keys[row] = Some(order),
                 false => self.numbers |= bit(order),
@@ -181,28 +188,28 @@ impl Tables {
         Written::of(self.keys[row] == Some(order))
     }
 
-    fn is_held_at(&self, order: Id, bucket: No) -> bool {
-        self.claim_of(order).is_some_and(|claim| claim.state == ClaimState::Held && claim.bucket == bucket)
+    /// Whether the order's claim is still HELD, in that bucket, and was not moved away from another since.
+    fn is_as_it_was(&self, order: Id, bucket: No, left: Nos) -> bool {
+        self.claim_of(order) == Some(Claim { order, bucket, state: ClaimState::Held, left })
     }
 
-    pub fn move_claim(&mut self, order: Id, from: No, to: No, bug: Option<Bug>) -> Written {
+    pub fn move_claim(&mut self, order: Id, from: (No, Nos), to: (No, Nos), bug: Option<Bug>) -> Written {
         let any = bug == Some(Bug::MoveAClaimOfAnOrder) && self.claim_of(order).is_some();
-        let done = self.is_held_at(order, from) || any;
+        let done = self.is_as_it_was(order, from.0, from.1) || any;
         if let Some(claim) = self.claims[buyer(order)].as_mut().filter(|_| done) {
-            claim.bucket = to;
+            (claim.bucket, claim.left) = to;
         }
         Written::of(done)
     }
 
-    pub fn withdraw_claim(&mut self, order: Id, from: No, keyed: bool, bug: Option<Bug>) -> Written {
+    /// With its number, which is a key as well, and perhaps with the buyer's key, if that is answered with it.
+    pub fn withdraw_claim(&mut self, order: Id, from: (No, Nos), key_too: bool, bug: Option<Bug>) -> Written {
         let any = bug == Some(Bug::WithdrawAClaimOfAnOrder) && self.claim_of(order).is_some();
-        let done = self.is_held_at(order, from) || any;
+        let done = self.is_as_it_was(order, from.0, from.1) || any;
         if done {
             self.claims[buyer(order)] = None;
             self.numbers &= !bit(order);
-            if keyed {
-                self.keys[buyer(order)] = None;
-            }
+            self.keys[buyer(order)].take_if(|answer| key_too && *answer == order);
         }
         Written::of(done)
     }
@@ -210,7 +217,7 @@ impl Tables {
     pub fn mark_ordered(&mut self, order: Id, bucket: No) -> Written {
         let done = self.claim_of(order).is_some_and(|claim| claim.state == ClaimState::Held);
         if done {
-            self.claims[buyer(order)] = Some(Claim { order, bucket, state: ClaimState::Ordered });
+            self.claims[buyer(order)] = Some(Claim { order, bucket, state: ClaimState::Ordered, left: 0 });
         }
         Written::of(done)
     }
@@ -285,18 +292,19 @@ impl Tables {
     }
 
     /// A closed order that was paid late is revived in another bucket or the same: one transaction.
-    pub fn revive(&mut self, order: Id, bucket: No) -> Written {
+    pub fn revive(&mut self, order: Id, bucket: No, bug: Option<Bug>) -> Written {
         let at = &mut self.buckets[usize::from(bucket)];
         let row = &mut self.orders[usize::from(order)];
         let is_closed = row.is_some_and(|row| row.status() == Status::Closed);
         let has_units = at.free >= 1 && !at.holds(order) && !at.sold_to(order);
-        let done = is_closed && has_units && self.claims[buyer(order)].is_none();
+        let is_alone = self.claims[buyer(order)].is_none() || bug == Some(Bug::ReviveBesideAClaim);
+        let done = is_closed && has_units && is_alone;
         if done {
             at.free -= 1;
             at.sold += 1;
             at.sold_to |= bit(order);
             *row = Some(Order::new(Status::Paid, bucket));
-            self.claims[buyer(order)] = Some(Claim { order, bucket, state: ClaimState::Revived });
+            self.claims[buyer(order)] = Some(Claim { order, bucket, state: ClaimState::Revived, left: 0 });
         }
         Written::of(done)
     }
@@ -328,6 +336,7 @@ impl Tables {
             let claim = |claim: Claim| Claim {
                 order: renamed(claim.order, buyers),
                 bucket: renamed_bucket(claim.bucket, swap),
+                left: renamed_buckets(claim.left, swap),
                 ..claim
             };
             new.claims[name] = self.claims[row].map(claim);
