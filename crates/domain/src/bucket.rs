@@ -1,8 +1,8 @@
 //! Stock in buckets: where the units of an item lie, and what may happen to one bucket.
 //!
-//! A bucket is one item of the stock table. It stays under 1 KB when full, so each change costs one write unit, and it names
-//! its holders, so each change happens once however often it is asked for. `free + Σ holders + sold = cap` holds in every
-//! bucket at every moment: the bucket is its own proof.
+//! A bucket is one item of the stock table. It stays under 1 KB when full, unless a buyer may have more than 24 of it, so each change
+//! costs one write unit, and it names its holders, so each change happens once however often it is asked for.
+//! `free + Σ holders + sold = cap` holds in every bucket at every moment: the bucket is its own proof.
 
 use std::collections::BTreeMap;
 

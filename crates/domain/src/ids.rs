@@ -244,15 +244,12 @@ pub struct PaymentNumber {
 }
 
 impl PaymentNumber {
-    /// Characters in a payment number.
-    pub const LENGTH: usize = OrderId::LENGTH + 1;
-
     /// How many tries to pay an order there can be: what one character tells apart.
-    pub const ATTEMPTS: u8 = 32;
+    pub const ATTEMPTS: usize = ALPHABET.len();
 
     /// The number of a try, counted from 0. `None`: the order has had all its tries.
     pub fn new(order: OrderId, attempt: u8) -> Option<Self> {
-        (attempt < Self::ATTEMPTS).then_some(Self { order, attempt })
+        (usize::from(attempt) < Self::ATTEMPTS).then_some(Self { order, attempt })
     }
 
     /// Checks the text.

@@ -8,12 +8,12 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::OrderId;
+use crate::ids::{OrderId, PaymentNumber};
 use crate::money::Currency;
 use crate::order::{Order, Status};
 
 /// Tries to pay one order: as many as a payment's number can tell apart.
-pub const MAX_ATTEMPTS: usize = 32;
+pub const MAX_ATTEMPTS: usize = PaymentNumber::ATTEMPTS;
 
 /// How an order can be paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ pub struct OpenPayment {
     pub started_at: Timestamp,
     /// The buyer's address then. The same payment asked for again must be asked for with the same words.
     pub client_ip: String,
-    /// What the provider answered; none: it was not asked yet, or its answer was lost, or the link can be made again at any time.
+    /// What the provider answered; none: it was not asked yet, or its answer was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// Somebody has begun to close it: it is not to be shown any more.

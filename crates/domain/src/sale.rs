@@ -38,18 +38,6 @@ pub enum SaleState {
     Closed,
 }
 
-impl SaleState {
-    /// As it is stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Draft => "DRAFT",
-            Self::Ready => "READY",
-            Self::Paused => "PAUSED",
-            Self::Closed => "CLOSED",
-        }
-    }
-}
-
 /// What an operator can do to a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaleChange {
@@ -138,7 +126,8 @@ pub struct Item {
     /// The units on sale; empty until the sale is preheated.
     #[serde(default)]
     pub layout: Layout,
-    /// Buckets known to have been laid out, from the first: where preheating goes on. A hint, never relied on.
+    /// Buckets known to have been laid out, from the first: where preheating goes on. Every bucket below this was laid out once;
+    /// one that is missing there is never laid out again.
     #[serde(default)]
     pub laid_out: u32,
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use domain::Timestamp;
 use domain::ids::{ItemId, SaleId};
@@ -24,6 +25,8 @@ const MANY_BUCKETS: u32 = 5_000;
 const ORDERS_FRESH_FOR_MS: i64 = 10_000;
 /// Pages of orders that are counted in passing: 1 MB each, some two thousand orders. With more, only an audit counts them.
 const ORDER_PAGES: u32 = 20;
+/// The same of the time that counting takes: a console asks every few seconds.
+const COUNT_FOR: Duration = Duration::from_secs(5);
 /// Sales watched at once.
 const CAPACITY: usize = 100;
 
@@ -96,19 +99,12 @@ impl Live {
     pub async fn orders(&self, store: &Store, id: &SaleId, now: Timestamp) -> Result<Option<Arc<Counted>>, StoreError> {
         self.orders
             .get(id, now, async {
+                let counted = audit::count_orders(store, id, ORDER_PAGES, Instant::now() + COUNT_FOR).await?;
                 let mut counts: BTreeMap<Status, u64> = BTreeMap::new();
-                let mut after = None;
-                for _ in 0..ORDER_PAGES {
-                    let (orders, last) = store.count_orders(id, after.take()).await?;
-                    for order in orders {
-                        *counts.entry(order.status).or_default() += 1;
-                    }
-                    match last {
-                        Some(last) => after = Some(last),
-                        None => return Ok(Some(Arc::new((counts, now)))),
-                    }
+                for ((_, status), count) in counted.orders {
+                    *counts.entry(status).or_default() += count;
                 }
-                Ok(None)
+                Ok(counted.are_all.then(|| Arc::new((counts, now))))
             })
             .await
     }

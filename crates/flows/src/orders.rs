@@ -1,7 +1,7 @@
 //! What a buyer sees of their own orders.
 
 use domain::Timestamp;
-use domain::claim::{ABANDONED_AFTER, Claim, ClaimState};
+use domain::claim::{Claim, ClaimState, is_abandoned};
 use domain::ids::{BuyerKey, Offer, OrderId};
 use domain::money::{Currency, amount};
 use domain::order::Order;
@@ -77,7 +77,10 @@ pub async fn orders(
     let queued = queued(store, sales, buyer, now).await?;
     let mut views: Vec<OrderView> =
         store.orders_of(buyer, LISTED).await?.into_iter().map(|order| OrderView::Order(Box::new(order))).collect();
-    for queued in queued {
+    // A claim lives as long as its order. Where the list is full, one that is older than all of it belongs to an order that the list
+    // leaves out.
+    let oldest = views.get(usize::from(LISTED) - 1).map(|view| view.id().clone());
+    for queued in queued.into_iter().filter(|queued| oldest.as_ref().is_none_or(|oldest| queued.id > *oldest)) {
         if !views.iter().any(|view| *view.id() == queued.id) {
             views.push(OrderView::Queued(queued));
         }
@@ -112,6 +115,6 @@ async fn queued(store: &Store, sales: &Sales, buyer: &BuyerKey, now: Timestamp) 
 /// Whether a claim was left by a press that died before it held anything: it will not become an order, unless its buyer presses again.
 /// To show it as accepted would keep the buyer from that.
 async fn is_left(store: &Store, offer: &Offer, claim: &Claim, now: Timestamp) -> Result<bool, StoreError> {
-    let is_old = now.duration_since(claim.order.pressed_at()) > ABANDONED_AFTER;
-    Ok(claim.state == ClaimState::Held && is_old && !stock::is_held(store, offer, claim).await?)
+    let may_be_left = claim.state == ClaimState::Held && is_abandoned(&claim.order, now);
+    Ok(may_be_left && stock::held_in(store, offer, claim).await?.is_none())
 }

@@ -7,7 +7,8 @@
 //! | the schedule is made | nothing undone | |
 //!
 //! The claim is the arbiter: an order is only made for the purchase that has the buyer's claim. A purchase that lost it is
-//! recorded as FAILED and its units return; a failed order's steps are those of [`crate::close::finish`].
+//! recorded as FAILED and its units return; a failed order's steps are those of [`crate::close::finish`]. So are those of a message that
+//! comes after its order has ended and still finds its claim.
 
 use domain::Timestamp;
 use domain::claim::ClaimState;
@@ -62,8 +63,11 @@ pub async fn place_order(
         Placed::Existing(existing) => (*existing, false),
     };
 
-    // 3. Its deadline. One that is there is this one; an order that has ended needs none.
-    if order.status == Status::PendingPayment {
+    // 3. Its deadline. One that is there is this one; an order that has ended needs none, but the claim that was found above is one that
+    // its end should have dropped.
+    if !order.status.is_live() {
+        close::finish(store, &order).await?;
+    } else if order.status == Status::PendingPayment {
         let soonest = now.saturating_add(SignedDuration::from_secs(1)).unwrap_or(now);
         store.schedule_deadline(&order.id, order.pay_by.max(soonest), order.trace.as_deref()).await?;
     }

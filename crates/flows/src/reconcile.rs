@@ -40,7 +40,7 @@ const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const MONEY_FOR: Duration = Duration::from_secs(90);
 /// Orders whose provider gave no answer, in one run, after which the other orders of that provider are left for the next: each costs seconds.
 const PATIENCE: u32 = 16;
-/// Time for laying out what a preheat left undone, in one run.
+/// Time for laying out what preheats left undone, in one run.
 const LAY_OUT_FOR: Duration = Duration::from_secs(60);
 
 /// What one run did.
@@ -111,13 +111,15 @@ impl Report {
 /// Runs once. An error at one holder, item or sale does not keep the others from being looked at.
 pub async fn reconcile(store: &Store, providers: &Providers, now: Timestamp) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    let providers = &Patient { providers, silent: Default::default() };
+    let providers = &Patient { providers, silences: Default::default() };
+    let lay_out_until = Instant::now() + LAY_OUT_FOR;
     for id in store.watched_sales().await? {
         report.sales += 1;
-        if let Err(error) = sale(store, providers, &id, now, &mut report).await {
+        if let Err(error) = sale(store, providers, &id, lay_out_until, now, &mut report).await {
             report.errors.push(format!("sale {id}: {error}"));
         }
     }
+    report.errors.extend(providers.left_for_the_next_run());
     // Last, and for a while only: a provider that does not answer keeps nobody from having their sale looked after.
     if let Err(error) = money(store, providers.providers, now, Instant::now() + MONEY_FOR, &mut report).await {
         report.errors.push(format!("open payments and refunds: {error}"));
@@ -153,7 +155,10 @@ async fn money(
             OpenEntry::Refund(entry) => match refund::go_on(store, providers, &entry, now).await {
                 Ok(true) => report.refunded += 1,
                 Ok(false) => report.refunds_open += 1,
-                Err(error) => report.errors.push(format!("refund of order {}: {error}", entry.order)),
+                Err(error) => {
+                    report.refunds_open += 1;
+                    report.errors.push(format!("refund of order {}: {error}", entry.order));
+                }
             },
         }
     }
@@ -164,6 +169,7 @@ async fn sale(
     store: &Store,
     providers: &Patient<'_>,
     id: &SaleId,
+    lay_out_until: Instant,
     now: Timestamp,
     report: &mut Report,
 ) -> Result<(), StoreError> {
@@ -172,13 +178,13 @@ async fn sale(
     let mut held = 0;
     for item in items.values() {
         let offer = Offer { sale: id.clone(), item: item.id.clone() };
-        match reconcile_item(store, providers, &offer, item, now, report).await {
+        match reconcile_item(store, providers, &offer, item, lay_out_until, now, report).await {
             Ok(item_held) => held += item_held,
             Err(error) => report.errors.push(format!("item {offer}: {error}")),
         }
     }
     if held == 0 && report.errors.len() == errors_before && is_over(&sale, now) {
-        store.watch_sale(&sale, false).await?;
+        store.unwatch_sale(&sale).await?;
         report.settled += 1;
     }
     Ok(())
@@ -199,11 +205,12 @@ async fn reconcile_item(
     providers: &Patient<'_>,
     offer: &Offer,
     item: &Item,
+    lay_out_until: Instant,
     now: Timestamp,
     report: &mut Report,
 ) -> Result<u64, StoreError> {
     let buckets = item.layout.buckets();
-    let laid_out = stock::lay_out_missing(store, offer, item, Instant::now() + LAY_OUT_FOR).await?;
+    let laid_out = stock::lay_out_missing(store, offer, item, lay_out_until).await?;
     report.laid_out += laid_out - item.laid_out;
     let item = &Item { laid_out, ..item.clone() };
     let mut totals = Totals::default();
@@ -222,24 +229,52 @@ async fn reconcile_item(
     Ok(totals.held())
 }
 
-/// The providers, and how often each of them did not answer in this run.
+/// The providers, and how silent each of them was in this run.
 struct Patient<'a> {
     providers: &'a Providers,
-    silent: Mutex<BTreeMap<Method, u32>>,
+    silences: Mutex<BTreeMap<Method, Silence>>,
+}
+
+/// A provider that does not answer.
+#[derive(Debug, Default)]
+struct Silence {
+    /// Orders that it gave no answer for.
+    asked: u32,
+    /// Orders that it was not asked for any more.
+    left: u32,
 }
 
 impl Patient<'_> {
-    /// Whether it is worth asking the provider of an order's open payment, if it has one.
+    /// Whether it is worth asking the provider of an order's open payment, if it has one. An order that it is not worth it for is
+    /// noted as left for the next run.
     fn is_asked_for(&self, order: Option<&Order>) -> bool {
         let open = order.and_then(|order| order.attempts.get(usize::from(order.payment.as_ref()?.attempt)));
-        let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        open.is_none_or(|attempt| silent.get(&attempt.method).is_none_or(|times| *times < PATIENCE))
+        let Some(attempt) = open else { return true };
+        let mut silences = self.silences.lock().unwrap_or_else(PoisonError::into_inner);
+        match silences.get_mut(&attempt.method) {
+            Some(silence) if silence.asked >= PATIENCE => {
+                silence.left += 1;
+                false
+            }
+            _ => true,
+        }
     }
 
+    /// A no is an answer: it comes at once, and says nothing of the other orders.
     fn note(&self, error: &Undone) {
-        if let Undone::Provider { method, .. } = error {
-            *self.silent.lock().unwrap_or_else(PoisonError::into_inner).entry(*method).or_default() += 1;
+        if let Undone::Provider { method, trouble } = error
+            && trouble.may_pass()
+        {
+            self.silences.lock().unwrap_or_else(PoisonError::into_inner).entry(*method).or_default().asked += 1;
         }
+    }
+
+    /// A line for each provider that orders were left for the next run because of.
+    fn left_for_the_next_run(&self) -> Vec<String> {
+        let silences = self.silences.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = silences.iter().map(|(method, silence)| (method, silence.left)).filter(|(_, left)| *left > 0);
+        left.map(|(method, left)| format!("{method} does not answer: {left} orders are left for the next run"))
+            .collect()
     }
 }
 
@@ -278,7 +313,8 @@ async fn holders(
         match result {
             Ok(Verdict::Leave) => {}
             Ok(verdict) => {
-                tracing::info!(order_id = %order, ?verdict, "reconciled");
+                let trace = orders.get(&order).and_then(|order| order.trace.as_deref());
+                tracing::info!(order_id = %order, trace, ?verdict, "reconciled");
                 report.count(verdict);
             }
             Err(error) => report.errors.push(format!("order {order}: {error}")),
@@ -329,10 +365,17 @@ async fn put_right(
                 return Ok(Verdict::Leave);
             }
             let closing = close::close(store, providers.providers, id, Cause::Deadline, now).await;
-            // What its provider does not close yet is looked at again in a minute.
-            if let Closing::NotBefore(..) = closing.inspect_err(|error| providers.note(error))? {
-                return Ok(Verdict::Leave);
-            }
+            return Ok(match closing.inspect_err(|error| providers.note(error))? {
+                Closing::Closed(_) => Verdict::Close,
+                // Its provider says so, and it is settled by that.
+                Closing::Paid(_) => Verdict::Confirm,
+                // Somebody else was first, or its provider does not close it yet: what is left of it is looked at again in a minute.
+                Closing::Before(_)
+                | Closing::NotDue(_)
+                | Closing::NotBefore(..)
+                | Closing::Refused(_)
+                | Closing::Unknown => Verdict::Leave,
+            });
         }
         Verdict::FinishClose => {
             if let Some(order) = order {

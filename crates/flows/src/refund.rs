@@ -73,7 +73,14 @@ pub async fn go_on(store: &Store, providers: &Providers, entry: &RefundEntry, no
         let trouble = match &said {
             Ok(Refunding::Refunded) => None,
             Ok(Refunding::Processing) => Some("the provider is working on it".to_owned()),
-            Ok(Refunding::Failed(why)) => Some(why.clone()),
+            Ok(Refunding::Failed(why)) => {
+                let (order_id, method, transaction) = (&entry.order, entry.with.method, &entry.with.transaction);
+                tracing::error!(
+                    %order_id, %method, transaction, why,
+                    "a refund failed at its provider: make it there by hand"
+                );
+                Some(why.clone())
+            }
             Err(error) => Some(error.to_string()),
         };
         if let Some(trouble) = trouble {

@@ -1,4 +1,8 @@
 //! An operator sets up a sale and changes it.
+//!
+//! A new sale, and a draft that is edited, are written in one transaction. Of a sale that is preheated the sale's row is written first, and
+//! its version decides between two operators: who is told that somebody else was first has changed nothing. Then its items get their
+//! names. Stopped in between, some of them have the names of before; saving the same again finishes it.
 
 use domain::Timestamp;
 use domain::ids::{ItemId, Offer, SaleId};
@@ -74,10 +78,13 @@ pub async fn edit(store: &Store, id: &SaleId, form: SaleForm, now: Timestamp) ->
                 let why = "items of a preheated sale stay as they are, but for their names: restock to add units, or close it and create another";
                 return Err(SetUpError::WrongState(why));
             }
-            for item in &items {
-                store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
+            let written = store.put_sale_row(&sale, true).await?;
+            if written == SaleWrite::Done {
+                for item in &items {
+                    store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
+                }
             }
-            store.put_sale_row(&sale, true).await?
+            written
         }
         SaleState::Closed => return Err(SetUpError::WrongState("a closed sale cannot be edited: create a new one")),
     };

@@ -75,7 +75,9 @@ pub enum NotStarted {
     Paid,
     /// The provider is not configured here; these methods are.
     NotConfigured(Vec<Method>),
-    /// The provider does not take such a payment, or said no.
+    /// Such a payment is not even sent to the provider, in this system's own words.
+    Unsupported(String),
+    /// The provider said no. Its words may speak of settings and keys: they are for the log, never for the buyer.
     Refused(String),
     /// So many points cannot be used for this order.
     WrongPoints,
@@ -134,7 +136,7 @@ pub async fn start_payment(store: &Store, providers: &Providers, ask: &Ask) -> R
         match store.open_payment(&order, &attempt, &payment, ask.now).await? {
             Opened::Open(order) => return present(store, providers, &order, &payment, &attempt, kind, ask).await,
             Opened::PointsShort => return Err(NotStarted::PointsShort),
-            Opened::Refused(_) => {}
+            Opened::Refused => {}
         }
     }
     Err(Undone::Busy.into())
@@ -202,7 +204,10 @@ async fn present(
             Err(Trouble::Provider(error @ (ProviderError::Refused { .. } | ProviderError::Unsupported(_)))) => {
                 // The provider will not have it. What was opened for it is taken off, as if the buyer had changed the method.
                 close_other(store, providers, order, payment, ask.now).await?;
-                return Err(NotStarted::Refused(format!("{}: {error}", ask.method)));
+                return Err(match error {
+                    ProviderError::Unsupported(why) => NotStarted::Unsupported(format!("{}: {why}", ask.method)),
+                    refused => NotStarted::Refused(refused.to_string()),
+                });
             }
             Err(trouble) => return Err(trouble_of(ask.method, trouble).into()),
         },

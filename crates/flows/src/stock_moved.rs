@@ -1,8 +1,9 @@
 //! The stock's stream: what is open, and the ledger.
 //!
 //! The ledger is written from the stream and not by the flows that move stock: it records what the stock did, with the
-//! figures before and after of that very change, and not what a flow meant to do. A stream delivers again after a failure: sets
-//! and conditional puts make the same changes again come out the same.
+//! figures before and after of that very change, and not what a flow meant to do. It has one row for each order and kind of movement: of
+//! an order that held twice, because one of its holds came late, the movement that the stream told first is there. A stream delivers
+//! again after a failure: sets and conditional puts make the same changes again come out the same.
 
 use domain::Timestamp;
 use domain::availability::{Change, page_changes};

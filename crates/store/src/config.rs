@@ -84,8 +84,8 @@ impl Names {
     }
 }
 
-/// How a deployed function calls AWS. One try may take a second and a call, with its retries, three: a press has to be
-/// answered within the five seconds of `seckill`.
+/// How a deployed function calls AWS. One try may take a second and a call, with its retries, three. A press is several calls: what
+/// they may take together is bounded by `seckill` itself, which answers after 4.5 seconds of the five that it has.
 pub async fn sdk_config() -> SdkConfig {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_millis(800))

@@ -2,6 +2,7 @@
 //!
 //! A ticket is good once and for a short while: it stands in a URL, where logs may see it. Only its digest is kept. Both kinds of row expire by themselves.
 
+use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::ReturnValue;
 use domain::Timestamp;
 use domain::ids::BuyerKey;
@@ -15,6 +16,8 @@ use crate::{Store, StoreError};
 const TOLD: i32 = 20;
 /// A connection's row outlives it: API Gateway ends a connection after two hours.
 const KEPT_S: i64 = 3 * 60 * 60;
+/// A connection is noted a moment before it is open, and looks gone until then. After so long it is open, or really gone.
+const OPENS_WITHIN_MS: i64 = 5_000;
 
 impl Store {
     /// Keeps a ticket for a buyer.
@@ -96,7 +99,28 @@ impl Store {
         rows.map(|row| read_row::<Connection>(OPERATION, row).map(|row| row.connection)).collect()
     }
 
-    /// Forgets a connection that is gone.
+    /// Forgets a connection that was found gone, unless it was noted just now: it may be about to open.
+    pub async fn forget_gone_connection(&self, buyer: &BuyerKey, id: &str, now: Timestamp) -> Result<(), StoreError> {
+        const OPERATION: &str = "forget a connection that is gone";
+        let forgotten = self
+            .dynamodb
+            .delete_item()
+            .table_name(&self.names.connections)
+            .key("buyer", s(buyer))
+            .key("connection", s(id))
+            .condition_expression("#opened < :before")
+            .expression_attribute_names("#opened", "opened")
+            .expression_attribute_values(":before", n(now.as_millisecond().saturating_sub(OPENS_WITHIN_MS)))
+            .send()
+            .await;
+        match forgotten {
+            Ok(_) => Ok(()),
+            Err(SdkError::ServiceError(error)) if error.err().is_conditional_check_failed_exception() => Ok(()),
+            Err(error) => Err(StoreError::of(OPERATION, &error)),
+        }
+    }
+
+    /// Forgets a connection that was closed.
     pub async fn forget_connection(&self, buyer: &BuyerKey, id: &str) -> Result<(), StoreError> {
         const OPERATION: &str = "forget a connection";
         self.dynamodb

@@ -3,12 +3,20 @@
 //! Sending again is safe at any time, and twice: every flow is. A letter is removed only after it has been sent, so stopping in the middle leaves it
 //! in one of the two queues or in both.
 
+use std::time::Duration;
+
+use aws_config::timeout::TimeoutConfig;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
 use serde_json::Value;
 
 /// While a letter is being handled nobody else gets it.
 const HIDDEN_FOR_S: i32 = 300;
+/// A queue is asked for so long: without a wait SQS looks at some of its machines only, and a queue with few letters seems empty.
+const WAIT_S: i32 = 1;
+/// How long one try of a call may take, and a call with its retries: the wait is within both.
+const TRY_TIMEOUT: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +143,10 @@ impl QueueError {
 impl DeadLetters {
     /// The letters in these queues, reached as `config` says.
     pub fn new(config: &aws_config::SdkConfig, queues: Queues) -> Self {
-        Self { client: Client::new(config), queues }
+        let timeouts = config.timeout_config().map_or_else(TimeoutConfig::builder, TimeoutConfig::to_builder);
+        let timeouts = timeouts.operation_attempt_timeout(TRY_TIMEOUT).operation_timeout(CALL_TIMEOUT).build();
+        let config = aws_sdk_sqs::config::Builder::from(config).timeout_config(timeouts).build();
+        Self { client: Client::from_conf(config), queues }
     }
 
     /// Takes up to ten letters.
@@ -145,6 +156,7 @@ impl DeadLetters {
             .receive_message()
             .queue_url(kind.queue(&self.queues))
             .max_number_of_messages(10)
+            .wait_time_seconds(WAIT_S)
             .visibility_timeout(HIDDEN_FOR_S)
             .message_attribute_names("All")
             .message_system_attribute_names(MessageSystemAttributeName::All)

@@ -2,7 +2,8 @@
 //! with a meaning.
 //!
 //! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every write
-//! here is guarded by a condition that makes it safe to repeat; what a failed condition found is part of the answer.
+//! here is guarded by a condition that makes it safe to repeat; what a failed condition found is part of the answer. Only tickets and
+//! connections of WebSockets are written without one: a lost one costs a reconnect.
 
 mod accounts;
 mod availability;

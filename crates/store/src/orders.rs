@@ -1,7 +1,10 @@
 //! Orders, in their buyer's partition: an order's id says whose it is, so no index is needed to find it.
 
-use domain::ids::{BuyerKey, OrderId, SaleId};
-use domain::order::Order;
+use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
+use domain::ids::{BuyerKey, ItemId, OrderId, SaleId};
+use domain::order::{Order, Status};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 use crate::rows::{Row, Written, put, read_row, row, s};
@@ -89,28 +92,55 @@ impl Store {
         output.items.unwrap_or_default().into_iter().map(|row| read_row(OPERATION, row)).collect()
     }
 
-    /// How many orders of a sale there are, by item and status: one page of a walk over all orders. An operator's question,
-    /// asked rarely; an index to answer it would cost a write for each step of each order. `after` is where the last page ended.
+    /// The orders of a sale, whole: one page of a walk over all orders. `after` is where the last page ended.
     pub async fn count_orders(
         &self,
         sale: &SaleId,
         after: Option<OrderId>,
     ) -> Result<(Vec<Order>, Option<OrderId>), StoreError> {
-        const OPERATION: &str = "count orders";
+        page("read the orders of a sale", self.all_orders(sale, after)).await
+    }
+
+    /// Item and status of each order of a sale, to be counted: one page of a walk over all orders. An operator's question, asked
+    /// rarely; an index to answer it would cost a write for each step of each order. `after` is where the last page ended.
+    pub async fn order_statuses(
+        &self,
+        sale: &SaleId,
+        after: Option<OrderId>,
+    ) -> Result<(Vec<(ItemId, Status)>, Option<OrderId>), StoreError> {
+        #[derive(Deserialize)]
+        struct Counted {
+            item: ItemId,
+            status: Status,
+        }
+        let request = self
+            .all_orders(sale, after)
+            .projection_expression("#item, #status")
+            .expression_attribute_names("#item", "item")
+            .expression_attribute_names("#status", "status");
+        let (orders, last) = page::<Counted>("count orders", request).await?;
+        Ok((orders.into_iter().map(|order| (order.item, order.status)).collect(), last))
+    }
+
+    fn all_orders(&self, sale: &SaleId, after: Option<OrderId>) -> ScanFluentBuilder {
         let start = after.map(|id| Row::from([("buyer".to_owned(), s(id.buyer())), ("order".to_owned(), s(id))]));
-        let output = self
-            .dynamodb
+        self.dynamodb
             .scan()
             .table_name(&self.names.orders)
             .filter_expression("sale = :sale")
             .expression_attribute_values(":sale", s(sale))
             .set_exclusive_start_key(start)
-            .send()
-            .await
-            .map_err(|error| StoreError::of(OPERATION, &error))?;
-        let last = output.last_evaluated_key.and_then(|key| OrderId::parse(key.get("order")?.as_s().ok()?).ok());
-        let orders: Result<Vec<Order>, _> =
-            output.items.unwrap_or_default().into_iter().map(|row| read_row(OPERATION, row)).collect();
-        Ok((orders?, last))
     }
+}
+
+/// One page of a walk over all orders, and where it ended, if there are more.
+async fn page<T: DeserializeOwned>(
+    operation: &'static str,
+    request: ScanFluentBuilder,
+) -> Result<(Vec<T>, Option<OrderId>), StoreError> {
+    let output = request.send().await.map_err(|error| StoreError::of(operation, &error))?;
+    let last = output.last_evaluated_key.and_then(|key| OrderId::parse(key.get("order")?.as_s().ok()?).ok());
+    let orders: Result<Vec<T>, _> =
+        output.items.unwrap_or_default().into_iter().map(|row| read_row(operation, row)).collect();
+    Ok((orders?, last))
 }

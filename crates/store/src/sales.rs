@@ -197,23 +197,19 @@ impl Store {
         Ok(output.items.unwrap_or_default().into_iter().filter_map(id).collect())
     }
 
-    /// Puts a sale into, or takes it out of, the sales that are looked after, if it still is at this version.
-    pub async fn watch_sale(&self, sale: &Sale, watch: bool) -> Result<SaleWrite, StoreError> {
+    /// Takes a sale out of the sales that are looked after, if it still is at this version.
+    pub async fn unwatch_sale(&self, sale: &Sale) -> Result<SaleWrite, StoreError> {
         let request = self
             .dynamodb
             .update_item()
             .table_name(&self.names.sales)
             .key("sale", s(&sale.id))
             .key("part", s(SALE))
+            .update_expression("REMOVE watch")
             .condition_expression("#version = :version")
             .expression_attribute_names("#version", "version")
             .expression_attribute_values(":version", n(sale.version));
-        let request = if watch {
-            request.update_expression("SET watch = :watched").expression_attribute_values(":watched", s(WATCHED))
-        } else {
-            request.update_expression("REMOVE watch")
-        };
-        sale_write(update("watch a sale", request).await?)
+        sale_write(update("watch a sale no more", request).await?)
     }
 
     /// Adds units to the layout of an item that was read as `item`, if it still has as many segments, and the stock and the limit
