@@ -289,7 +289,10 @@ async fn forged_notices_change_nothing_and_the_page_to_come_back_to_shows_the_or
     status(&alice, &order, "PENDING_PAYMENT", 1).await;
     assert_eq!(figures(&shop, &sale).await, (json!(9), json!(1), json!(0)));
 
-    let back = format!("/payments/stripe/return?payment={number}");
+    let unpaid = format!("/payments/stripe/return?payment={number}");
+    let left = shop.api.send("GET", &unpaid, &[("accept-language", "en")], "").await;
+    assert!(left.status == 200 && left.body.as_str().unwrap().contains("Not paid yet"), "{left:?}");
+    let back = format!("{unpaid}&session_id=cs_1");
     let page = async || shop.api.send("GET", &back, &[("accept-language", "en")], "").await;
     let waiting = page().await;
     assert!(waiting.status == 200 && waiting.body.as_str().unwrap().contains("being confirmed"), "{waiting:?}");
@@ -319,6 +322,40 @@ async fn a_provider_that_is_not_configured_is_not_offered() {
     assert!(refused.body["detail"].as_str().unwrap().contains("use one of wechat, points"), "{refused:?}");
     let notice = shop.api.send("POST", "/payments/stripe/notify", &[], "{}").await;
     assert_eq!((notice.status, notice.code()), (404, "NOT_FOUND"), "{notice:?}");
+    let payment = start(&alice, &order, json!({ "method": "wechat" })).await;
+    pay(&shop, &payment).await;
+    status(&alice, &order, "PAID", 10).await;
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_providers_no_is_logged_and_its_words_are_not_the_buyers() {
+    let shop = Shop::open().await;
+    let named = |binary: &str| shop.cloud.stack().functions.iter().find(|function| function.binary == binary).unwrap();
+    let secrets = &shop.cloud.cloud().secrets;
+    let arn = &named("payment-notify").environment["PAYMENT_SECRET_ARN"];
+    let mut all: Value = serde_json::from_str(&secrets.get(arn).await.unwrap().unwrap().value).unwrap();
+    all["stripe"]["secretKey"] = json!("sk_test_of_somebody_else");
+    secrets.put(arn, all.to_string()).await.unwrap();
+
+    let sale = shop.sale(10, 1, 900).await;
+    let alice = shop.buyer("alice").await;
+    let order = waiting(&alice, &sale).await;
+    let refused = ask(&alice, &order, json!({ "method": "stripe" })).await;
+    assert_eq!((refused.status, refused.code()), (409, "WRONG_STATE"), "{refused:?}");
+    let words = "the payment provider does not take this payment: use another method";
+    assert_eq!(refused.body["detail"], words, "{refused:?}");
+    let log = shop.cloud.logs_dir().join(format!("{}.log", named("shop").name));
+    let line = until(10, "the refusal is in the log", async || {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.lines().find(|line| line.contains("refused to start a payment")).map(str::to_owned)
+    })
+    .await;
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["level"], &line["order_id"], &line["method"]), (&json!("WARN"), &json!(order), &json!("stripe")));
+    assert!(line["reason"].as_str().unwrap().contains("Invalid API Key"), "{line}");
+    assert!(line["trace"].is_string(), "{line}");
+
     let payment = start(&alice, &order, json!({ "method": "wechat" })).await;
     pay(&shop, &payment).await;
     status(&alice, &order, "PAID", 10).await;

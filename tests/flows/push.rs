@@ -130,12 +130,29 @@ async fn a_connection_that_is_gone_is_forgotten_and_keeps_nothing_from_the_other
     for connection in ["a1=", "a2="] {
         store.open_connection(&key("ann"), connection, pushing.world.now()).await.unwrap();
     }
+    pushing.world.pass(6);
     pushing.answers("a1=", 410);
     pushing.placed_and_cancelled().await;
     let answer = pushing.handle(pushing.changes().await).await;
     assert_eq!(answer["batchItemFailures"], json!([]), "a window that was closed is no failure");
     assert_eq!(pushing.sent_to("a2=").len(), 2);
     assert_eq!(store.connections_of(&key("ann")).await.unwrap(), ["a2="]);
+}
+
+/// It is noted before it is open, and looks gone until then: forgotten now, it would never be told anything.
+#[tokio::test]
+async fn a_connection_that_is_not_open_yet_is_not_forgotten() {
+    let pushing = Pushing::new().await;
+    let store = &pushing.world.store;
+    pushing.placed_and_cancelled().await;
+    let changes = pushing.changes().await;
+    store.open_connection(&key("ann"), "a1=", pushing.world.now()).await.unwrap();
+    pushing.answers("a1=", 410);
+    for (seconds, known) in [(0, vec!["a1="]), (5, vec!["a1="]), (1, vec![])] {
+        pushing.world.pass(seconds);
+        assert_eq!(pushing.handle(changes.clone()).await["batchItemFailures"], json!([]));
+        assert_eq!(store.connections_of(&key("ann")).await.unwrap(), known, "after {seconds} s more");
+    }
 }
 
 #[tokio::test]

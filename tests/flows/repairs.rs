@@ -1,9 +1,16 @@
 //! Reconcile changes nothing on a healthy sale, and repairs each planted damage.
 
+use std::time::Instant;
+
 use domain::ids::OrderId;
-use domain::order::Status;
+use domain::message::{OrderMessage, VERSION};
+use domain::order::{Reason, Status};
+use domain::payment::Method;
+use flows::audit::{OrderCounts, count_orders};
 use flows::close::{Cause, close};
-use seckill_tests::world::World;
+use seckill_tests::world::{World, far};
+
+use crate::door::payment_secret;
 
 /// A sale with an order in each state of its life that there can be.
 async fn lively(world: &World) -> domain::ids::Offer {
@@ -100,7 +107,9 @@ async fn a_hold_that_the_claim_has_left_becomes_the_order() {
         world.cloud.sqs.purge(&queue).await.unwrap();
         let (claims, _) = world.store.claims(&id.buyer(), &offer.sale).await.unwrap();
         let claim = &claims.claims[&offer.item];
-        world.store.move_claim(offer, claim, (claim.bucket + 1) % 3).await.unwrap();
+        let bucket = (claim.bucket + 1) % 3;
+        let moved = domain::claim::Claim { bucket, left: vec![claim.bucket], ..claim.clone() };
+        world.store.move_claim(offer, claim, &moved).await.unwrap();
     };
     let (world, report) = repaired(damage, 61).await;
     assert_eq!((report.sent_again, report.released, report.failed), (1, 0, 0), "{report:?}");
@@ -308,4 +317,75 @@ async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
     assert!(world.reconcile().await.pages_mended > 0);
     assert_eq!(world.store.pages(&offer, &[0]).await.unwrap()[0].1.open.len(), 2);
     world.environment().purchase(&world.asks(&offer, "alice", 24, None)).await.unwrap();
+}
+
+#[tokio::test]
+async fn orders_are_counted_until_the_time_is_up() {
+    let world = World::new().await;
+    let offer = lively(&world).await;
+    let counted = count_orders(&world.store, &offer.sale, 9, far()).await.unwrap();
+    let of = |status| (offer.item.clone(), status);
+    let orders = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
+    assert_eq!(counted, OrderCounts { orders, are_all: true });
+    let late = count_orders(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
+    assert_eq!(late, OrderCounts::default());
+}
+
+/// A no comes at once, and says nothing of the other orders: however many there are, each is looked at.
+#[tokio::test]
+async fn a_provider_that_refuses_some_orders_is_asked_for_the_others() {
+    let world = World::new().await;
+    let offer = world.sale(60, 1).await;
+    for buyer in 0..40 {
+        let order = world.waiting(&offer, &format!("buyer {buyer}")).await;
+        world.starts(&order, Method::Wechat, 0).await;
+    }
+    // The deadlines' schedules are lost.
+    world.pass(1_000);
+    world.cloud.secrets.put(&payment_secret(), "{}").await.unwrap();
+    let report = world.reconcile().await;
+    assert_eq!(report.errors.len(), 40, "{report:?}");
+    assert!(report.errors.iter().all(|error| error.contains("is not configured")), "{report:?}");
+}
+
+/// The deadline's schedule and the provider's notice are both lost: closing the order finds that it was paid.
+#[tokio::test]
+async fn an_order_that_turns_out_to_be_paid_is_not_counted_as_closed() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let order = world.waiting(&offer, "ann").await;
+    let started = world.starts(&order, Method::Wechat, 0).await;
+    world.pays(&started).await;
+    world.pass(1_000);
+    let report = world.reconcile().await;
+    assert_eq!((report.closed, report.confirmed), (0, 1), "{report:?}");
+    assert_eq!(world.order(&order).await.unwrap().status, Status::Paid);
+    assert_eq!(world.figures(&offer).await, (4, 0, 1));
+}
+
+/// The order is closed, and what follows from that was not done. No reconcile is needed: the message finishes it.
+#[tokio::test]
+async fn a_message_that_comes_after_its_order_has_ended_finishes_the_end() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let id = world.waiting(&offer, "ann").await;
+    world.store.close_order(&id, Reason::Cancelled, world.now(), None, None).await.unwrap();
+    let order = world.order(&id).await.unwrap();
+    assert_eq!((order.status, world.figures(&offer).await), (Status::Closed, (4, 1, 0)));
+    let message = OrderMessage {
+        version: VERSION,
+        order_id: id.clone(),
+        buyer: order.buyer_name.clone(),
+        sale_id: offer.sale.clone(),
+        item_id: offer.item.clone(),
+        quantity: order.quantity,
+        bucket: order.bucket,
+        trace: None,
+    };
+    world.store.send_order(&message).await.unwrap();
+    assert_eq!(world.consume().await, 1);
+    assert_eq!(world.figures(&offer).await, (5, 0, 0));
+    let (claims, _) = world.store.claims(&id.buyer(), &offer.sale).await.unwrap();
+    assert!(claims.claims.is_empty(), "{claims:?}");
+    assert_eq!(world.order(&id).await.unwrap(), order, "it ended once");
 }

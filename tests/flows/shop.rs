@@ -3,7 +3,7 @@
 use ::payments::Kind;
 use domain::claim::{Claim, ClaimState};
 use domain::ids::{IdempotencyKey, OrderId};
-use domain::order::Status;
+use domain::order::{Order, Status};
 use domain::payment::Method;
 use local_cloud::sandbox::Mood;
 use seckill_tests::knock::Answer;
@@ -92,7 +92,7 @@ async fn a_press_that_died_before_it_held_anything_is_not_shown_as_accepted_for_
     let door = Door::of(&world);
     let asked = world.asks(&offer, "ann", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
-    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held };
+    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
     let key = IdempotencyKey::from(&claim.order);
     let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
     assert_eq!(world.store.claim(&new).await.unwrap().0, ClaimWrite::Done);
@@ -111,6 +111,27 @@ async fn a_press_that_died_before_it_held_anything_is_not_shown_as_accepted_for_
     assert_eq!(shown().await, (200, "QUEUED".to_owned(), 1));
     world.consume().await;
     assert_eq!(shown().await, (200, "PENDING_PAYMENT".to_owned(), 1));
+}
+
+/// A claim lives as long as its order: one whose order is too old for the list is not a purchase that waits to become one.
+#[tokio::test]
+async fn an_order_that_a_full_list_leaves_out_is_not_shown_as_queued() {
+    let world = World::new().await;
+    let offer = world.sale(5, 1).await;
+    let door = Door::of(&world);
+    let first = world.waiting(&offer, "ann").await;
+    let first = world.order(&first).await.unwrap();
+    world.pass(1);
+    for number in 0..100 {
+        let newer = Order { id: OrderId::new(world.now(), &first.id.buyer(), number), ..first.clone() };
+        world.store.place(&newer).await.unwrap();
+    }
+    let shown = door.ask(Some("ann"), "GET", "/orders", None).await.json();
+    let listed = shown["orders"].as_array().unwrap();
+    assert_eq!(listed.len(), 100);
+    assert!(listed.iter().all(|order| order["status"] == "PENDING_PAYMENT"), "{shown}");
+    let one = door.ask(Some("ann"), "GET", &format!("/orders/{}", first.id), None).await.json();
+    assert_eq!(one["status"], "PENDING_PAYMENT");
 }
 
 #[tokio::test]
@@ -186,7 +207,7 @@ async fn a_buyer_who_comes_back_sees_how_the_order_stands_and_nothing_is_settled
                 let url = world.cloud.sandbox.payment(&started.number.to_string()).await.unwrap().return_url.unwrap();
                 url.strip_prefix("https://shop.example").unwrap().to_owned()
             }
-            _ => format!("/payments/{method}/return?payment={}", started.number),
+            _ => format!("/payments/{method}/return?payment={}&session_id=cs_1", started.number),
         };
         let before = world.state().await;
         let waiting = door.ask(None, "GET", &back, None).await;

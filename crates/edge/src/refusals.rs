@@ -77,9 +77,12 @@ impl From<NotStarted> for Problem {
                 let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
                 Problem::invalid("method", format!("is not set up here: use one of {}", names.join(", ")))
             }
-            NotStarted::Refused(why) => {
+            NotStarted::Unsupported(why) => {
                 let detail = format!("the payment provider does not take this payment ({why}): use another method");
                 Problem::new(Code::WrongState, detail)
+            }
+            NotStarted::Refused(_) => {
+                Problem::new(Code::WrongState, "the payment provider does not take this payment: use another method")
             }
             NotStarted::WrongPoints => Problem::invalid(
                 "points",
@@ -162,7 +165,8 @@ mod tests {
             (NotStarted::TooLate, Code::WrongState, "buy again"),
             (NotStarted::Paid, Code::WrongState, "paid just now"),
             (NotStarted::NotConfigured(vec![Method::Stripe, Method::Points]), Code::Invalid, "one of stripe, points"),
-            (NotStarted::Refused("alipay: too much".into()), Code::WrongState, "alipay: too much"),
+            (NotStarted::Unsupported("alipay: too much".into()), Code::WrongState, "alipay: too much"),
+            (NotStarted::Refused("Invalid API Key provided: sk_1".into()), Code::WrongState, "use another method"),
             (NotStarted::WrongPoints, Code::Invalid, "points: must fit"),
             (NotStarted::PointsShort, Code::WrongState, "too few points"),
             (NotStarted::OtherOpenUntil(Timestamp::UNIX_EPOCH), Code::WrongState, "after 1970-01-01T00:00:00Z"),
@@ -174,6 +178,8 @@ mod tests {
             assert_eq!(problem.code, code, "{words}");
             assert!(problem.detail.contains(words), "{}", problem.detail);
         }
+        let refused = Problem::from(NotStarted::Refused("Invalid API Key provided: sk_1".into()));
+        assert_eq!(refused.detail, "the payment provider does not take this payment: use another method");
         let field = |refusal| Problem::from(refusal).errors[0].field.clone();
         assert_eq!(field(NotStarted::NotConfigured(vec![Method::Points])), "method");
         assert_eq!(field(NotStarted::WrongPoints), "points");

@@ -23,11 +23,11 @@ pub fn buyer(request: &Request) -> Result<Buyer, Problem> {
 /// Lets operators through. The gateway has checked the scope already: this holds should a route be set up without it.
 pub fn require_operator(request: &Request) -> Result<(), Problem> {
     buyer(request)?;
-    // The gateway takes a token's scopes from either claim.
+    // The gateway takes a token's scopes from either claim, and hands a list of them over as "[one two]".
     let has_scope = ["scope", "scp"]
         .iter()
         .filter_map(|name| claim(request, name))
-        .flat_map(str::split_whitespace)
+        .flat_map(|scopes| scopes.trim_matches(['[', ']']).split_whitespace())
         .any(|scope| scope == ADMIN_SCOPE);
     if has_scope {
         Ok(())
@@ -116,6 +116,9 @@ mod tests {
         let code = |claims: Value| require_operator(&request(json!({}), Some(claims))).map_err(|problem| problem.code);
         assert_eq!(code(json!({"sub": "op", "scope": "openid seckill/admin"})), Ok(()));
         assert_eq!(code(json!({"sub": "op", "scp": "seckill/admin"})), Ok(()));
+        assert_eq!(code(json!({"sub": "op", "scp": "[openid seckill/admin]"})), Ok(()), "a list");
+        assert_eq!(code(json!({"sub": "op", "scope": "[seckill/admin]"})), Ok(()), "a list of one");
+        assert_eq!(code(json!({"sub": "op", "scp": "[openid seckill/administrator]"})), Err(Code::Forbidden));
         assert_eq!(code(json!({"sub": "op"})), Err(Code::Forbidden));
         assert_eq!(code(json!({"sub": "op", "scope": "seckill/administrator xseckill/admin"})), Err(Code::Forbidden));
         assert_eq!(code(json!({"scope": "seckill/admin"})), Err(Code::Unauthenticated));

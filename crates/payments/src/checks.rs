@@ -8,12 +8,25 @@ use crate::payment::ProviderError;
 
 /// Reads a provider's settings. A complaint names the field, never a value: settings are secrets.
 pub(crate) fn settings<T: DeserializeOwned>(json: &str) -> Result<T, SettingsError> {
-    serde_json::from_str(json).map_err(|error| {
-        let text = error.to_string();
-        let harmless = text.starts_with("missing field") || text.starts_with("unknown field");
-        let problem = if harmless { text } else { format!("cannot be read at line {}", error.line()) };
-        SettingsError::new("settings", problem)
-    })
+    // Only a mistake is worth reading again with an eye on where it is.
+    serde_json::from_str(json).map_err(|error| mistake::<T>(json, &error))
+}
+
+fn mistake<T: DeserializeOwned>(json: &str, error: &serde_json::Error) -> SettingsError {
+    let text = error.to_string();
+    // These name the field themselves, and no value.
+    if text.starts_with("missing field") || text.starts_with("unknown field") {
+        return SettingsError::new("settings", text);
+    }
+    let reader = &mut serde_json::Deserializer::from_str(json);
+    let path = serde_path_to_error::deserialize::<_, T>(reader).err().map(|error| error.path().to_string());
+    match path {
+        // A dot is the whole, a question mark a name that did not come to an end.
+        Some(field) if error.is_data() && !matches!(field.as_str(), "" | "." | "?") => {
+            SettingsError::new(field, "is not of its form")
+        }
+        _ => SettingsError::new("settings", format!("cannot be read at line {}", error.line())),
+    }
 }
 
 /// A provider's address: TLS, or this very machine (the local sandbox).
@@ -100,12 +113,18 @@ mod tests {
             _key: String,
             #[serde(rename = "number")]
             _number: u32,
+            #[serde(rename = "list", default)]
+            _list: Vec<String>,
         }
         let complaint = |json: &str| settings::<Two>(json).unwrap_err().to_string();
         assert!(complaint(r#"{"key": "k"}"#).contains("missing field `number`"));
-        let leak = complaint(r#"{"key": "k", "number": "SECRET"}"#);
-        assert_eq!(leak, "settings cannot be read at line 1");
-        assert_eq!(complaint("SECRET"), "settings cannot be read at line 1");
+        assert_eq!(complaint(r#"{"key": "k", "number": "SECRET"}"#), "number is not of its form");
+        assert_eq!(complaint(r#"{"key": "k", "number": 1, "list": ["SECRET", 7]}"#), "list[1] is not of its form");
+        for broken in ["SECRET", r#""SECRET""#, r#"{"key": SECRET"#, r#"{"key": "SECRET"#, r#"{"SECRET"#] {
+            assert_eq!(complaint(broken), "settings cannot be read at line 1", "{broken}");
+        }
+        let more = complaint(r#"{"key": "k", "number": 1} SECRET"#);
+        assert_eq!(more, "settings cannot be read at line 1");
     }
 
     #[test]

@@ -5,13 +5,14 @@
 //! same code runs in a function, in a test and in a simulation.
 //!
 //! What it promises:
-//! - no input makes it panic, and no input is read without a limit on its size;
+//! - no input makes it panic, and no input is read without a limit on its size: a notice's is [`MAX_NOTICE`], an answer's is for whoever
+//!   opens the connection to keep (`providers`: `MAX_ANSWER_BYTES`);
 //! - nothing is said to be paid, closed, missing or refunded but by an answer or a notice that was verified (of a notice of a refund
 //!   by WeChat Pay v2 the encryption is all that can be: [`Outcome::Refunded`]);
 //! - money is an integer in minor units; Alipay's decimal text is converted exactly;
 //! - keys are never printed.
 //!
-//! Whether an amount and a currency are the order's is for the caller to ask: [`Notice::matches`], [`Paid::matches`].
+//! Whether what was paid is what the order asked for is decided by `domain::payment::verdict`.
 
 mod checks;
 mod china;
@@ -34,10 +35,10 @@ pub mod wechat_v3;
 
 pub use crypto::SettingsError;
 pub use http::{Headers, HttpAnswer, HttpCall, Method};
-pub use notice::{Notice, NoticeError, Outcome, ReturnPage, Subject};
+pub use notice::{Notice, NoticeError, Outcome, Subject};
 pub use payment::{
     Closing, Created, Kind, Nonce, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber, RefundRequest,
-    Refunding, Standing, Start, Way, WrongAmount,
+    Refunding, Standing, Start, Way,
 };
 pub use provider::Provider;
 pub use qr::qr_svg;

@@ -1,10 +1,10 @@
-//! What a provider tells by itself: notices, and what a buyer's browser brings back.
+//! What a provider tells by itself: notices.
 
 use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use jiff::Timestamp;
 
-use crate::payment::{Kind, Paid, WrongAmount, right_amount};
+use crate::payment::{Kind, Paid};
 
 /// What a verified notice is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,12 +58,8 @@ pub enum Outcome {
 pub struct Notice {
     /// Who sent it.
     pub provider: Kind,
-    /// The provider's number of this notice, where it has one.
-    pub id: Option<String>,
     /// What it is about.
     pub subject: Subject,
-    /// The provider's own number of the payment (Stripe's session), where it has one.
-    pub payment: Option<String>,
     /// The provider's number of the movement of money. Always there when the outcome is Paid.
     pub transaction: Option<String>,
     /// Minor units.
@@ -77,13 +73,11 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// A notice about this money, of a provider that has no number of its own for a payment.
-    pub(crate) fn new(provider: Kind, id: Option<String>, subject: Subject, money: Paid, outcome: Outcome) -> Self {
+    /// A notice about this money.
+    pub(crate) fn new(provider: Kind, subject: Subject, money: Paid, outcome: Outcome) -> Self {
         Self {
             provider,
-            id,
             subject,
-            payment: None,
             transaction: Some(money.transaction),
             amount: money.amount,
             currency: money.currency,
@@ -96,11 +90,6 @@ impl Notice {
     pub fn paid(&self) -> Option<Paid> {
         let transaction = self.transaction.clone().filter(|_| self.outcome == Outcome::Paid)?;
         Some(Paid { transaction, amount: self.amount, currency: self.currency.clone(), paid_at: self.happened_at })
-    }
-
-    /// Whether it speaks of exactly what the order asks for.
-    pub fn matches(&self, amount: i64, currency: &Currency) -> Result<(), WrongAmount> {
-        right_amount((self.amount, &self.currency), (amount, currency))
     }
 }
 
@@ -131,19 +120,6 @@ pub enum NoticeError {
     /// Genuine, but about nothing that this system handles: answered as success.
     #[error("not about a payment here: {0}")]
     NotOurs(String),
-}
-
-/// What a buyer's browser brought back. For display only: it never settles anything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReturnPage {
-    /// What it is about.
-    pub subject: Subject,
-    /// The provider's number.
-    pub transaction: String,
-    /// Minor units.
-    pub amount: i64,
-    /// The currency.
-    pub currency: Currency,
 }
 
 #[cfg(test)]

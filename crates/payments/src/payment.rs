@@ -141,31 +141,6 @@ pub struct Paid {
     pub paid_at: Option<Timestamp>,
 }
 
-impl Paid {
-    /// Whether it is exactly what the order asks for.
-    pub fn matches(&self, amount: i64, currency: &Currency) -> Result<(), WrongAmount> {
-        right_amount((self.amount, &self.currency), (amount, currency))
-    }
-}
-
-/// The provider speaks of another amount than the order.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the provider says {got}, the order says {due}")]
-pub struct WrongAmount {
-    /// What the provider says.
-    pub got: String,
-    /// What the order says.
-    pub due: String,
-}
-
-pub(crate) fn right_amount(got: (i64, &Currency), due: (i64, &Currency)) -> Result<(), WrongAmount> {
-    if got == due {
-        return Ok(());
-    }
-    let show = |(amount, currency): (i64, &Currency)| format!("{amount} {currency}");
-    Err(WrongAmount { got: show(got), due: show(due) })
-}
-
 /// Where a payment stands, by a verified answer of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -289,16 +264,6 @@ mod tests {
         assert_ne!(number, RefundNumber::of(&payment, "4200000002"), "each payment can go back");
         assert_eq!(number.as_str(), "01K9PZ0000ABCDEFGHJKMNPQRS000001Rac5aca0a");
         assert_eq!(RefundNumber::parse(number.as_str()), Some(number), "a provider takes it");
-    }
-
-    #[test]
-    fn an_amount_matches_with_its_currency_or_not_at_all() {
-        let currency = |code: &str| Currency::parse(code).unwrap();
-        let paid = Paid { transaction: "t".to_owned(), amount: 6999, currency: currency("CNY"), paid_at: None };
-        assert_eq!(paid.matches(6999, &currency("CNY")), Ok(()));
-        assert!(paid.matches(6998, &currency("CNY")).is_err());
-        let wrong = paid.matches(6999, &currency("JPY")).unwrap_err();
-        assert_eq!(wrong.to_string(), "the provider says 6999 CNY, the order says 6999 JPY");
     }
 
     #[test]

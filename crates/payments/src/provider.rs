@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::alipay::Alipay;
 use crate::crypto::SettingsError;
 use crate::http::{Headers, HttpAnswer, HttpCall};
-use crate::notice::{Notice, NoticeError, ReturnPage};
+use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
     Closing, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, Standing, Start,
 };
@@ -237,9 +237,9 @@ impl Provider {
         HttpAnswer { status: 503, ..body }
     }
 
-    /// Reads and verifies what a buyer's browser came back with. For display only: it never settles anything.
+    /// What a buyer's browser came back from, once that is verified. For display only: it never settles anything.
     /// Only Alipay signs it; of the others' return pages nothing is to be believed but the order's own state.
-    pub fn read_return(&self, query: &str) -> Result<ReturnPage, NoticeError> {
+    pub fn read_return(&self, query: &str) -> Result<Subject, NoticeError> {
         match self {
             Self::Alipay(it) => it.read_return(query),
             Self::WechatV3(_) | Self::WechatV2(_) | Self::Stripe(_) => {

@@ -29,7 +29,7 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 256 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a whole call may take, connection and answer included. A buyer waits for it, and API Gateway waits 30 s for a function that
-/// may make two; a provider that takes longer is asked again.
+/// may make three (another payment is closed and queried, and this one is created); a provider that takes longer is asked again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// How long an unused connection is kept. Providers and the routers in between close idle ones after a minute or so, and a frozen

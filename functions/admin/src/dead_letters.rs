@@ -44,9 +44,12 @@ struct Redriven {
 
 pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
     let all = letters(app)?;
+    // One more than is shown tells whether there are more. All at once: each queue is waited for until it has no more.
+    let [orders, deadlines, stock, push, walks] = Kind::ALL.map(|kind| all.list(kind, SHOWN + 1));
+    let (orders, deadlines, stock, push, walks) =
+        tokio::try_join!(orders, deadlines, stock, push, walks).map_err(problem)?;
     let mut queues = Vec::new();
-    for kind in Kind::ALL {
-        let letters = all.list(kind, SHOWN).await.map_err(problem)?;
+    for (kind, letters) in Kind::ALL.into_iter().zip([orders, deadlines, stock, push, walks]) {
         let more = letters.len() > SHOWN;
         let shown = letters.into_iter().take(SHOWN).map(|letter| LetterView {
             order_id: letter.order,

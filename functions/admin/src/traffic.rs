@@ -13,6 +13,7 @@ use aws_sigv4::sign::v4;
 use aws_smithy_runtime_api::client::http::{HttpConnector as _, SharedHttpConnector};
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::error::display::DisplayErrorContext;
 use domain::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -127,7 +128,7 @@ impl Traffic {
         let headers =
             [("host", host.as_str()), ("content-type", "application/x-amz-json-1.0"), ("x-amz-target", &target)];
         let provider = self.config.credentials_provider().ok_or("no credentials are set")?;
-        let credentials = provider.provide_credentials().await.map_err(|error| error.to_string())?;
+        let credentials = provider.provide_credentials().await.map_err(whole)?;
         let identity = credentials.into();
         let ms = u64::try_from(now.as_millisecond()).map_err(|error| error.to_string())?;
         let parameters = v4::SigningParams::builder()
@@ -150,11 +151,16 @@ impl Traffic {
         for (name, value) in signature.headers() {
             request.headers_mut().insert(name.to_owned(), value.to_owned());
         }
-        let answer = self.connection.call(request).await.map_err(|error| error.to_string())?;
+        let answer = self.connection.call(request).await.map_err(whole)?;
         let status = answer.status();
         let body = answer.into_body().bytes().map(<[u8]>::to_vec).unwrap_or_default();
         if status.is_success() { Ok(body) } else { Err(format!("{status}: {}", String::from_utf8_lossy(&body))) }
     }
+}
+
+/// An error with its causes: by itself it says no more than "io error".
+fn whole<E: std::error::Error>(error: E) -> String {
+    DisplayErrorContext(error).to_string()
 }
 
 /// Answers as points of equal length. A period that nothing was measured in is missing in an answer: nothing happened.
@@ -189,6 +195,13 @@ fn to_duration(seconds: f64) -> Option<jiff::SignedDuration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_told_with_its_cause() {
+        use aws_smithy_runtime_api::client::result::ConnectorError;
+        let said = whole(ConnectorError::io("connection refused".into()));
+        assert!(said.contains("connection refused"), "{said}");
+    }
 
     #[test]
     fn what_is_missing_is_nothing_and_sums_become_rates() {

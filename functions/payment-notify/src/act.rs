@@ -161,10 +161,13 @@ impl Work<'_> {
             transaction => self.app.store.refund_entry(order_id, method, transaction).await?,
         };
         let Some(entry) = entry else {
-            tracing::error!(
-                %order_id, %method, transaction, outcome = ?notice.outcome, trace,
-                "money went back that this system did not send: look at the order and at the provider"
-            );
+            // Of one that failed, no money went back; that is said already.
+            if notice.outcome == Outcome::Refunded {
+                tracing::error!(
+                    %order_id, %method, transaction, trace,
+                    "money went back that this system did not send: look at the order and at the provider"
+                );
+            }
             return Ok(Taken::Success);
         };
         let was_done = entry.done_at.is_some();

@@ -111,9 +111,7 @@ mod tests {
     fn notice() -> Notice {
         Notice {
             provider: Kind::WechatV3,
-            id: None,
             subject: Subject::Ordinary("A-17".into()),
-            payment: None,
             transaction: Some("4200000001".into()),
             amount: 6_999,
             currency: domain::money::Currency::parse("CNY").unwrap(),

@@ -7,7 +7,7 @@
 //! | it was noted (the connections' stream) | it is sent the buyer's orders as they are |
 //! | it says anything | the same again: whoever missed something asks |
 //! | an order changed (the orders' stream) | its buyer's WebSockets are sent the order |
-//! | it closed, or is found gone (410) | it is forgotten |
+//! | it closed, or is found gone (410) some seconds after it was noted | it is forgotten |
 //!
 //! A message is the order as `GET /orders/{orderId}` shows it. Everything here can run twice or stop anywhere: a client may then be told
 //! a state twice, or an older one after a newer one, and tells which is which by `version`, which only grows. What cannot be told at all
@@ -139,6 +139,9 @@ async fn authorize(app: &App, event: &SocketEvent, method: &str) -> Result<Value
         Some(ticket) => app.store.take_ticket(&ticket, (app.clock)()).await?,
         None => None,
     };
+    if buyer.is_none() {
+        tracing::info!("a connection was refused: its ticket is unknown, used or too old");
+    }
     let effect = if buyer.is_some() { "Allow" } else { "Deny" };
     Ok(json!({
         "principalId": buyer.as_ref().map_or("nobody", BuyerKey::as_str),
@@ -213,7 +216,8 @@ async fn show(app: &App, buyer: &BuyerKey, connection: &str, waits: &[Duration])
     Ok(())
 }
 
-/// Whether it arrived. A connection that is gone, and does not open in the time that is waited for it, is forgotten.
+/// Whether it arrived. A connection that is gone, and does not open in the time that is waited for it, is forgotten; but not in its first
+/// seconds, in which it may be noted and not open yet.
 async fn post(
     app: &App,
     buyer: &BuyerKey,
@@ -229,7 +233,7 @@ async fn post(
             Post::Gone => match waits.next() {
                 Some(wait) => tokio::time::sleep(*wait).await,
                 None => {
-                    app.store.forget_connection(buyer, connection).await?;
+                    app.store.forget_gone_connection(buyer, connection, (app.clock)()).await?;
                     return Ok(false);
                 }
             },

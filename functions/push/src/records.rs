@@ -82,17 +82,22 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    /// An order with a payment, whose link is kept or not.
     fn order(status: &str, link: Option<&str>) -> Value {
-        let mut order = json!({
+        let mut payment = json!({
+            "attempt": {"N": "0"}, "startedAt": {"N": "1762819201250"}, "clientIp": {"S": "203.0.113.7"},
+            "closing": {"BOOL": false},
+        });
+        if let Some(link) = link {
+            payment["link"] = json!({"M": {"payUrl": {"S": link}}});
+        }
+        json!({
             "buyer": {"S": "23456789ABCDEFGH"}, "order": {"S": "01K9RXJ8G023456789ABCDEFGH00001"}, "buyerName": {"S": "ann"},
             "sale": {"S": "s1"}, "item": {"S": "phone"}, "itemName": {"S": "Phone"}, "quantity": {"N": "1"},
             "amount": {"N": "69900"}, "currency": {"S": "CNY"}, "bucket": {"N": "3"}, "status": {"S": status},
-            "createdAt": {"N": "1762819200250"}, "payBy": {"N": "1762820100250"},
-        });
-        if let Some(link) = link {
-            order["trace"] = json!({ "S": link });
-        }
-        order
+            "createdAt": {"N": "1762819200250"}, "payBy": {"N": "1762820100250"}, "payment": {"M": payment},
+            "attempts": {"L": [{"M": {"method": {"S": "stripe"}, "amount": {"N": "69900"}}}]},
+        })
     }
 
     fn record(name: &str, sequence: &str, old: Option<Value>, new: Option<Value>) -> Value {
@@ -119,13 +124,19 @@ mod tests {
     fn only_what_a_buyer_can_see_is_a_change() {
         let told = read_all(&[
             record("INSERT", "1", None, Some(order("PENDING_PAYMENT", None))),
-            record("MODIFY", "2", Some(order("PENDING_PAYMENT", None)), Some(order("PENDING_PAYMENT", Some("1-2-3")))),
+            record(
+                "MODIFY",
+                "2",
+                Some(order("PENDING_PAYMENT", None)),
+                Some(order("PENDING_PAYMENT", Some("https://pay.example/1"))),
+            ),
             record("MODIFY", "3", Some(order("PENDING_PAYMENT", None)), Some(order("PAID", None))),
             record("REMOVE", "4", Some(order("PAID", None)), None),
         ]);
         let seen: Vec<_> =
             told.changes.iter().map(|change| (change.sequence.as_str(), change.order.status.as_str())).collect();
-        assert_eq!(seen, [("1", "PENDING_PAYMENT"), ("3", "PAID")]);
+        assert_eq!(seen, [("1", "PENDING_PAYMENT"), ("3", "PAID")], "a link that is kept is no news");
+        assert!(told.changes.iter().all(|change| change.order.payment.is_some() && change.order.attempts.len() == 1));
         assert!(told.opened.is_empty() && told.unread.is_empty());
     }
 

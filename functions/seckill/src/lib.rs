@@ -5,10 +5,11 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::Timestamp;
 use domain::ids::{BuyerKey, ItemId, Offer, OrderId, SaleId};
-use edge::{Body, Problem, Request, Response, body, request, response};
+use edge::{Body, Code, Problem, Request, Response, body, request, response};
 use flows::purchase::{Purchase, Seckill};
 use lambda_http::http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,10 @@ use telemetry::{Metric, Metrics, Sink};
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Random bits.
 pub type Random = Arc<dyn Fn() -> u32 + Send + Sync>;
+
+/// How long the deployed function works on a press. Lambda ends it after five seconds, with a bare 500: a slow database is to be told as a
+/// 503 that says when to come back. What is given up is as after a crash, and repaired in the same way.
+pub const GIVE_UP_AFTER: Duration = Duration::from_millis(4_500);
 
 /// What a running function keeps between presses.
 pub struct App {
@@ -32,12 +37,15 @@ pub struct App {
     pub random: Random,
     /// Where metrics go.
     pub metrics: Sink,
+    /// How long a press is worked on, by the machine's own time; none: until it is answered.
+    pub give_up_after: Option<Duration>,
 }
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
     pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
-        Self { seckill: Seckill::new(store), salt: salt.into(), clock, random, metrics: Sink::stdout() }
+        let (seckill, metrics) = (Seckill::new(store), Sink::stdout());
+        Self { seckill, salt: salt.into(), clock, random, metrics, give_up_after: None }
     }
 }
 
@@ -64,13 +72,29 @@ pub async fn handle(app: &App, request: Request) -> Response<Body> {
     let trace = request::trace(&request);
     let mut metrics = Metrics::at(now);
     metrics.count(Metric::PurchaseRequests);
-    let answer = press(app, &request, now, trace.as_deref(), &mut metrics).await;
+    let pressed = press(app, &request, now, trace.as_deref(), &mut metrics);
+    let answer = in_time(app.give_up_after, pressed, trace.as_deref()).await;
     let answer = answer.unwrap_or_else(|problem| {
         metrics.count_of(Metric::PurchaseRefused, problem.code.as_str());
         problem.respond(trace.as_deref())
     });
     metrics.flush(&app.metrics);
     answer
+}
+
+async fn in_time<T>(
+    limit: Option<Duration>,
+    pressed: impl Future<Output = Result<T, Problem>>,
+    trace: Option<&str>,
+) -> Result<T, Problem> {
+    let Some(limit) = limit else { return pressed.await };
+    match tokio::time::timeout(limit, pressed).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            tracing::warn!(?limit, trace, "a press took too long and was given up");
+            Err(Problem::new(Code::Unavailable, "this is not possible right now: try again in a moment"))
+        }
+    }
 }
 
 async fn press(
@@ -119,7 +143,6 @@ async fn press(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edge::Code;
 
     fn parsed(text: &str) -> Result<Press, Problem> {
         let request = lambda_http::http::Request::post("/seckill").body(Body::from(text)).unwrap();
@@ -154,6 +177,16 @@ mod tests {
         let order_id = OrderId::new(Timestamp::UNIX_EPOCH, &buyer, 7);
         let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED" }).unwrap();
         assert_eq!(text, format!(r#"{{"orderId":"{order_id}","status":"QUEUED"}}"#));
+    }
+
+    #[tokio::test]
+    async fn a_press_that_takes_too_long_is_told_when_to_come_back() {
+        let limit = Some(Duration::from_millis(1));
+        let slow = in_time(limit, std::future::pending::<Result<(), Problem>>(), None).await.unwrap_err();
+        assert_eq!((slow.code, slow.retry_after_s), (Code::Unavailable, Some(1)));
+        assert_eq!(in_time(limit, async { Ok(7) }, None).await.unwrap(), 7);
+        assert_eq!(in_time(None, async { Ok(7) }, None).await.unwrap(), 7);
+        assert!(GIVE_UP_AFTER < Duration::from_secs(5), "before Lambda does");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lambda_http::{Error, service_fn};
-use seckill::{App, handle};
+use seckill::{App, GIVE_UP_AFTER, handle};
 use store::{MissingSetting, Names, Store, sdk_config};
 
 #[tokio::main(flavor = "current_thread")]
@@ -17,6 +17,6 @@ async fn main() -> Result<(), Error> {
     let clock = Arc::new(jiff::Timestamp::now);
     // Without randomness, which a machine always has, buyers would crowd at one bucket: slower, and still right.
     let random = Arc::new(|| getrandom::u32().unwrap_or_default());
-    let app = &App::new(store, salt, clock, random);
+    let app = &App { give_up_after: Some(GIVE_UP_AFTER), ..App::new(store, salt, clock, random) };
     lambda_http::run(service_fn(move |request| async move { Ok::<_, Error>(handle(app, request).await) })).await
 }

@@ -86,16 +86,27 @@ struct Said {
     text: &'static str,
 }
 
+/// How a buyer's browser left the provider's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// After paying, or it is not known.
+    PerhapsPaid,
+    /// By the way back, without paying.
+    Unpaid,
+}
+
 /// The page about an order, as it stands.
-pub(crate) fn order(order: &Order, language: Language, now: Timestamp) -> Response<Body> {
-    let said = about(order.status, language);
+pub(crate) fn order(order: &Order, left: Left, language: Language, now: Timestamp) -> Response<Body> {
+    let is_left_unpaid = order.status == Status::PendingPayment && left == Left::Unpaid;
+    let said = if is_left_unpaid { not_paid(language) } else { about(order.status, language) };
     let facts = [
         (language.say("Item", "商品"), escaped(&order.item_name)),
         (language.say("Quantity", "数量"), order.quantity.to_string()),
         (language.say("Amount", "金额"), money(order.amount, &order.currency)),
         (language.say("Order", "订单号"), escaped(order.id.as_str())),
     ];
-    let is_waiting = order.status == Status::PendingPayment && now.duration_since(order.pay_by) < LOOK_UNTIL;
+    let is_pending = order.status == Status::PendingPayment && now.duration_since(order.pay_by) < LOOK_UNTIL;
+    let is_waiting = is_pending && !is_left_unpaid;
     respond(StatusCode::OK, language, &said, &facts, is_waiting)
 }
 
@@ -111,6 +122,16 @@ pub(crate) fn nothing(status: StatusCode, language: Language) -> Response<Body> 
         ),
     };
     respond(status, language, &said, &[], false)
+}
+
+/// Nothing is on its way: there is nothing to wait for.
+fn not_paid(language: Language) -> Said {
+    Said {
+        tone: "wait",
+        mark: "",
+        title: language.say("Not paid yet", "尚未付款"),
+        text: language.say("Not paid yet: go back to the shop to pay.", "尚未付款，请返回商店继续支付。"),
+    }
 }
 
 fn about(status: Status, language: Language) -> Said {
@@ -265,19 +286,32 @@ mod tests {
             (Status::Refunding, "under way", "退款处理中"),
             (Status::Refunded, "Refunded", "已退款"),
         ] {
-            let page = order(&made(status), Language::English, now);
+            let page = order(&made(status), Left::PerhapsPaid, Language::English, now);
             assert!(page.status() == 200 && html(&page).contains(english), "{status:?}");
             assert_eq!(html(&page).contains("http-equiv=\"refresh\""), status == Status::PendingPayment, "{status:?}");
-            let page = order(&made(status), Language::Chinese, now);
+            let page = order(&made(status), Left::PerhapsPaid, Language::Chinese, now);
             assert!(html(&page).contains(chinese) && html(&page).contains("lang=\"zh-CN\""), "{status:?}");
         }
-        let late = order(&made(Status::PendingPayment), Language::English, at("2026-11-11T00:25:01Z"));
+        let late =
+            order(&made(Status::PendingPayment), Left::PerhapsPaid, Language::English, at("2026-11-11T00:25:01Z"));
         assert!(!html(&late).contains("refresh"), "a page that was left open does not ask for ever");
     }
 
     #[test]
+    fn who_left_without_paying_is_not_kept_waiting() {
+        let now = at("2026-11-11T00:05:00Z");
+        for (language, words) in [(Language::English, "go back to the shop"), (Language::Chinese, "请返回商店继续支付")]
+        {
+            let page = order(&made(Status::PendingPayment), Left::Unpaid, language, now);
+            assert!(html(&page).contains(words) && !html(&page).contains("refresh"), "{language:?}");
+        }
+        let page = order(&made(Status::Paid), Left::Unpaid, Language::English, now);
+        assert!(html(&page).contains("<h1>Paid</h1>"), "what the order says counts more");
+    }
+
+    #[test]
     fn nothing_of_an_order_is_markup_and_nothing_comes_from_elsewhere() {
-        let page = order(&made(Status::Paid), Language::English, at("2026-11-11T00:05:00Z"));
+        let page = order(&made(Status::Paid), Left::PerhapsPaid, Language::English, at("2026-11-11T00:05:00Z"));
         let text = html(&page);
         assert!(text.contains("&lt;b&gt;Phone &amp; &quot;Co&quot;&lt;/b&gt;") && !text.contains("<b>"), "{text}");
         assert!(

@@ -106,6 +106,10 @@ pub(crate) async fn pay(
         }
         Err(NotStarted::UnknownOrder) => Err(not_there(app, buyer, id, now).await?),
         Err(refusal) => {
+            if let NotStarted::Refused(reason) = &refusal {
+                let trace = request::trace(request);
+                tracing::warn!(order_id = %id, %method, reason, trace, "a provider refused to start a payment");
+            }
             if matches!(refusal, NotStarted::Paid)
                 && let Some(order) = app.store.order(&id).await?
             {

@@ -13,7 +13,7 @@ use payments::{Kind, MAX_NOTICE, Subject};
 use providers::Trouble;
 
 use crate::App;
-use crate::page::{self, Language};
+use crate::page::{self, Language, Left};
 
 /// Shows the order of a payment.
 pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result<Response<Body>, Problem> {
@@ -27,7 +27,7 @@ pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result
     let Some(number) = number else { return Ok(page::nothing(StatusCode::BAD_REQUEST, language)) };
     let order = app.store.order(number.order()).await?;
     Ok(match order.filter(|order| is_its(order, &number, kind)) {
-        Some(order) => page::order(&order, language, now),
+        Some(order) => page::order(&order, left(kind, request), language, now),
         None => page::nothing(StatusCode::NOT_FOUND, language),
     })
 }
@@ -50,15 +50,20 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
         Err(trouble) => return Err(Undone::Provider { method: flows::method(kind), trouble }.into()),
     };
     match provider.read_return(query) {
-        Ok(returned) => Ok(match returned.subject {
-            Subject::FlashSale(number) => Some(number),
-            Subject::Ordinary(_) => None,
-        }),
+        Ok(Subject::FlashSale(number)) => Ok(Some(number)),
+        Ok(Subject::Ordinary(_)) => Ok(None),
         Err(error) => {
             tracing::info!(provider = %kind, %error, trace = request::trace(request), "a return page that is not signed");
             Ok(None)
         }
     }
+}
+
+/// Stripe sends who goes back unpaid to the same address, but only who has paid with its session.
+fn left(kind: Kind, request: &Request) -> Left {
+    let has_session =
+        request.query_string_parameters_ref().is_some_and(|parameters| parameters.first("session_id").is_some());
+    if kind == Kind::Stripe && !has_session { Left::Unpaid } else { Left::PerhapsPaid }
 }
 
 fn plain_number(request: &Request) -> Option<PaymentNumber> {
@@ -92,6 +97,14 @@ mod tests {
         for bad in ["", "payment=", "payment=x", "payment=%3Cscript%3E", "paiment=1", &format!("payment={number}0")] {
             assert_eq!(read(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn only_stripes_session_tells_who_has_paid_from_who_went_back() {
+        assert_eq!(left(Kind::Stripe, &returned("payment=1&session_id=cs_1")), Left::PerhapsPaid);
+        assert_eq!(left(Kind::Stripe, &returned("payment=1")), Left::Unpaid);
+        assert_eq!(left(Kind::WechatV3, &returned("payment=1")), Left::PerhapsPaid);
+        assert_eq!(left(Kind::Alipay, &returned("sign=x")), Left::PerhapsPaid);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Alipay;
 use crate::form::{self, Fields};
 use crate::http::HttpAnswer;
-use crate::notice::{Notice, NoticeError, Outcome, ReturnPage, Subject};
+use crate::notice::{Notice, NoticeError, Outcome, Subject};
 use crate::payment::Kind;
 use crate::{MAX_NOTICE, checks, china, yuan};
 
@@ -12,7 +12,9 @@ impl Alipay {
     pub fn notice(&self, body: &[u8]) -> Result<Notice, NoticeError> {
         let fields = self.verified(body)?;
         let one = |name: &'static str| field(&fields, name);
-        let (status, refunded) = (one("trade_status")?, fields.contains_key("refund_fee"));
+        let status = one("trade_status")?;
+        // Alipay may name a refund of nothing, 0.00, where there was none.
+        let refunded = fields.get("refund_fee").is_some_and(|fee| yuan::to_fen(fee) != Some(0));
         let outcome = match (status, refunded) {
             ("TRADE_SUCCESS" | "TRADE_FINISHED", false) => Outcome::Paid,
             ("TRADE_CLOSED", false) => Outcome::Closed,
@@ -23,9 +25,7 @@ impl Alipay {
         let happened_at = if outcome == Outcome::Refunded { "gmt_refund" } else { "gmt_payment" };
         Ok(Notice {
             provider: Kind::Alipay,
-            id: fields.get("notify_id").cloned(),
             subject: subject(&fields)?,
-            payment: None,
             transaction: Some(one("trade_no")?.to_owned()),
             amount: yuan::to_fen(one(amount)?).ok_or(NoticeError::Malformed(amount))?,
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
@@ -34,15 +34,9 @@ impl Alipay {
         })
     }
 
-    /// Reads and verifies the query that a buyer's browser comes back with. For display only.
-    pub fn read_return(&self, query: &str) -> Result<ReturnPage, NoticeError> {
-        let fields = self.verified(query.as_bytes())?;
-        Ok(ReturnPage {
-            subject: subject(&fields)?,
-            transaction: field(&fields, "trade_no")?.to_owned(),
-            amount: yuan::to_fen(field(&fields, "total_amount")?).ok_or(NoticeError::Malformed("total_amount"))?,
-            currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
-        })
+    /// What the query that a buyer's browser comes back with is about, once it is verified. For display only.
+    pub fn read_return(&self, query: &str) -> Result<Subject, NoticeError> {
+        subject(&self.verified(query.as_bytes())?)
     }
 
     /// The fields of a form that Alipay signed, for this application and this seller.

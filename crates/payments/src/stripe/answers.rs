@@ -10,6 +10,10 @@ use crate::checks;
 use crate::http::HttpAnswer;
 use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
 
+/// What a 404 means. Stripe is asked by an id that it gave itself, and keeps sessions for good: a key of another account, or of the other
+/// mode, does not see them. Whether it was paid is not known.
+const NO_SUCH_SESSION: &str = "no such session: is the key another account's?";
+
 /// A Checkout session, in answers and in events.
 #[derive(Deserialize)]
 pub(super) struct Session {
@@ -165,7 +169,7 @@ impl Stripe {
     pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
         let session = match read::<Session>(answer)? {
             Ok(session) => session,
-            Err(no) if no.status == 404 => return Ok(Standing::Missing),
+            Err(no) if no.status == 404 => return Ok(Standing::Unknown(NO_SUCH_SESSION.to_owned())),
             Err(no) => return Err(no.into()),
         };
         about(payment, &session)?;
@@ -195,7 +199,7 @@ impl Stripe {
                 let status = session.status.unwrap_or_default();
                 Ok(if status == "expired" { Closing::Closed } else { Closing::Unclear(status) })
             }
-            Err(no) if no.status == 404 => Ok(Closing::NothingThere),
+            Err(no) if no.status == 404 => Ok(Closing::Unclear(NO_SUCH_SESSION.to_owned())),
             Err(no) if no.status == 400 => Ok(Closing::Unclear(no.complaint.r#type)),
             Err(no) => Err(no.into()),
         }
@@ -206,7 +210,11 @@ impl Stripe {
         match read::<Refund>(answer)? {
             Ok(made) if made.payment_intent.as_deref() == Some(&refund.transaction) => Ok(standing(&made)),
             Ok(_) => Err(ProviderError::Untrusted("it is about another payment")),
-            Err(no) if no.complaint.code.as_deref() == Some("charge_already_refunded") => Ok(Refunding::Processing),
+            Err(no) if no.complaint.code.as_deref() == Some("charge_already_refunded") => {
+                // All of the payment went back, by whatever refund. If this one is of all of it, there is nothing left to do, and the
+                // query, which looks for this refund's own number, would never say so.
+                Ok(if refund.amount == refund.total { Refunding::Refunded } else { Refunding::Processing })
+            }
             Err(no) => Err(no.into()),
         }
     }

@@ -54,7 +54,7 @@ fn production() -> String {
 /// One account.
 pub struct Stripe {
     secret_key: Secret,
-    /// Several while a secret is being changed.
+    /// One for each endpoint, and two while one is being changed.
     webhook_secrets: Vec<Secret>,
     base_url: String,
 }

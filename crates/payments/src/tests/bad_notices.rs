@@ -184,6 +184,16 @@ fn alipay_fields() {
     }
     let partly = see(&[("refund_fee", Some("1.00"))], true).unwrap();
     assert_eq!(partly.outcome, Outcome::Other("TRADE_SUCCESS".to_owned()), "a partial refund is not a payment");
+    for nothing in ["0.00", "0"] {
+        let paid = see(&[("refund_fee", Some(nothing))], true).unwrap();
+        assert_eq!((&paid.outcome, paid.amount), (&Outcome::Paid, 6999), "a refund of {nothing} is none");
+        let closed = see(&[("refund_fee", Some(nothing)), ("trade_status", Some("TRADE_CLOSED"))], true).unwrap();
+        assert_eq!(closed.outcome, Outcome::Closed, "a refund of {nothing} is none");
+    }
+    let back = see(&[("refund_fee", Some("69.99")), ("trade_status", Some("TRADE_CLOSED"))], true).unwrap();
+    assert_eq!((back.outcome, back.amount), (Outcome::Refunded, 6999));
+    let unreadable = see(&[("refund_fee", Some("x")), ("trade_status", Some("TRADE_CLOSED"))], true);
+    assert_eq!(unreadable, Err(NoticeError::Malformed("refund_fee")));
     let waiting = see(&[("trade_status", Some("WAIT_BUYER_PAY"))], true).unwrap();
     assert_eq!((waiting.outcome.clone(), waiting.paid()), (Outcome::Other("WAIT_BUYER_PAY".to_owned()), None));
     let added = see(&[("refund_fee", Some(""))], false).unwrap();
@@ -264,6 +274,18 @@ fn stripe_headers_and_events() {
     assert_eq!(others, Err(NoticeError::NotOurs("checkout.session.completed".to_owned())));
     let mixed = signed(&text.replacen(NUMBER, OTHER_NUMBER, 1));
     assert_eq!(mixed, Err(NoticeError::Malformed("client_reference_id")));
+    let own = text.replace("\"orderType\":\"2\"", "\"orderType\":\"1\"");
+    let reference = format!("\"client_reference_id\":\"{NUMBER}\"");
+    for theirs in ["\"client_reference_id\":\"cart-17\"", "\"client_reference_id\":null"] {
+        let ordinary = signed(&own.replace(&reference, theirs)).unwrap();
+        assert_eq!(
+            ordinary.subject,
+            Subject::Ordinary(NUMBER.to_owned()),
+            "what the shop writes there is its own affair"
+        );
+        let ours = signed(&text.replace(&reference, theirs));
+        assert_eq!(ours, Err(NoticeError::Malformed("client_reference_id")), "{theirs}");
+    }
     let connected = signed(&text.replacen('{', "{\"account\":\"acct_1\",", 1));
     assert_eq!(connected, Err(NoticeError::NotUs("account")));
     for (from, to, error) in [

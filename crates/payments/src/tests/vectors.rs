@@ -146,12 +146,10 @@ fn stripe_request() {
 }
 
 /// The notice that every provider's vector tells.
-fn expected(kind: Kind, id: Option<&str>, payment: Option<&str>, transaction: &str) -> Notice {
+fn expected(kind: Kind, transaction: &str) -> Notice {
     Notice {
         provider: kind,
-        id: id.map(str::to_owned),
         subject: Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap()),
-        payment: payment.map(str::to_owned),
         transaction: Some(transaction.to_owned()),
         amount: 6999,
         currency: currency(kind),
@@ -164,7 +162,7 @@ fn expected(kind: Kind, id: Option<&str>, payment: Option<&str>, transaction: &s
 fn notices_are_accepted() {
     let none = Headers::default();
     let alipay = provider(Kind::Alipay).notice(&none, vector("alipay_notice").as_bytes(), now());
-    assert_eq!(alipay, Ok(expected(Kind::Alipay, Some("abc123"), None, "2026111122001400000000000001")));
+    assert_eq!(alipay, Ok(expected(Kind::Alipay, "2026111122001400000000000001")));
 
     let headers: Headers = [
         ("wechatpay-timestamp", "1794355500"),
@@ -174,10 +172,9 @@ fn notices_are_accepted() {
     ]
     .into();
     let v3 = provider(Kind::WechatV3).notice(&headers, vector("v3_notice_body").as_bytes(), now());
-    let id = Some("EV-2018022511223320873");
-    assert_eq!(v3, Ok(expected(Kind::WechatV3, id, None, "4200000001202611110000000001")));
+    assert_eq!(v3, Ok(expected(Kind::WechatV3, "4200000001202611110000000001")));
 
-    let paid = expected(Kind::WechatV2, None, None, "1004400740201409030005092168");
+    let paid = expected(Kind::WechatV2, "1004400740201409030005092168");
     let hmac = provider(Kind::WechatV2);
     assert_eq!(hmac.notice(&none, vector("v2_notice_hmac").as_bytes(), now()), Ok(paid.clone()));
     let settings = keys().settings(Kind::WechatV2, "https://x.example").replace("HMAC-SHA256", "MD5");
@@ -188,20 +185,19 @@ fn notices_are_accepted() {
     }
 
     let refunded = hmac.notice(&none, vector("v2_refund_notice").as_bytes(), now());
-    let expected_refund = expected(Kind::WechatV2, None, None, "1004400740201409030005092168");
+    let expected_refund = expected(Kind::WechatV2, "1004400740201409030005092168");
     assert_eq!(refunded, Ok(Notice { outcome: Outcome::Refunded, ..expected_refund }));
 
     let headers: Headers = [("Stripe-Signature", vector("stripe_signature"))].into();
     let stripe = provider(Kind::Stripe).notice(&headers, vector("stripe_event").as_bytes(), now());
-    assert_eq!(stripe, Ok(expected(Kind::Stripe, Some("evt_1"), Some("cs_test_a1b2"), "pi_3")));
+    assert_eq!(stripe, Ok(expected(Kind::Stripe, "pi_3")));
 }
 
 #[test]
 fn the_return_page_is_verified_and_is_not_a_notice() {
     let alipay = provider(Kind::Alipay);
-    let page = alipay.read_return(&vector("alipay_return")).unwrap();
-    assert_eq!(page.subject, Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap()));
-    assert_eq!((page.amount, page.transaction.as_str()), (6999, "2026111122001400000000000001"));
+    let about = Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap());
+    assert_eq!(alipay.read_return(&vector("alipay_return")), Ok(about));
     let altered = vector("alipay_return").replace("69.99", "0.01");
     assert_eq!(alipay.read_return(&altered), Err(NoticeError::BadSignature));
     let as_notice = alipay.notice(&Headers::default(), vector("alipay_return").as_bytes(), now());

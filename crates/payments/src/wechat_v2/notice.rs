@@ -42,7 +42,7 @@ impl WechatV2 {
         };
         let subject = subject(fields, fields.get("attach").map(String::as_str))?;
         let paid = paid(fields).ok_or(NoticeError::Malformed("total_fee"))?;
-        Ok(Notice::new(Kind::WechatV2, None, subject, paid, outcome))
+        Ok(Notice::new(Kind::WechatV2, subject, paid, outcome))
     }
 
     /// A refund's notice has no signature: whoever made it knew the key that its content is encrypted with. The way of encrypting
@@ -63,7 +63,7 @@ impl WechatV2 {
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
             paid_at: refund.get("success_time").and_then(|time| china::from_spaces(time)),
         };
-        Ok(Notice::new(Kind::WechatV2, None, subject(&refund, None)?, money, outcome))
+        Ok(Notice::new(Kind::WechatV2, subject(&refund, None)?, money, outcome))
     }
 
     fn is_for_us(&self, fields: &Fields) -> Result<(), NoticeError> {

@@ -12,7 +12,6 @@ use crate::{MAX_NOTICE, MAX_SKEW_S, checks};
 
 #[derive(Deserialize)]
 struct Envelope {
-    id: String,
     event_type: String,
     resource: Resource,
 }
@@ -55,15 +54,15 @@ impl WechatV3 {
             .open(&resource.nonce, &resource.associated_data, &resource.ciphertext)
             .ok_or(NoticeError::Malformed("resource.ciphertext"))?;
         if envelope.event_type.starts_with("TRANSACTION.") {
-            self.payment_notice(envelope.id, &content)
+            self.payment_notice(&content)
         } else if envelope.event_type.starts_with("REFUND.") {
-            self.refund_notice(envelope.id, &content)
+            self.refund_notice(&content)
         } else {
             Err(NoticeError::NotOurs(envelope.event_type.chars().take(64).collect()))
         }
     }
 
-    fn payment_notice(&self, id: String, content: &[u8]) -> Result<Notice, NoticeError> {
+    fn payment_notice(&self, content: &[u8]) -> Result<Notice, NoticeError> {
         let transaction: Transaction =
             serde_json::from_slice(content).map_err(|_| NoticeError::Malformed("resource"))?;
         if transaction.mchid != self.mch_id {
@@ -81,10 +80,10 @@ impl WechatV3 {
         let paid = transaction.paid().filter(|paid| paid.amount > 0).ok_or(NoticeError::Malformed("amount"))?;
         let subject = Subject::of(&transaction.out_trade_no, transaction.attach.as_deref());
         let subject = subject.ok_or(NoticeError::Malformed("out_trade_no"))?;
-        Ok(Notice::new(Kind::WechatV3, Some(id), subject, paid, outcome))
+        Ok(Notice::new(Kind::WechatV3, subject, paid, outcome))
     }
 
-    fn refund_notice(&self, id: String, content: &[u8]) -> Result<Notice, NoticeError> {
+    fn refund_notice(&self, content: &[u8]) -> Result<Notice, NoticeError> {
         let refund: Refund = serde_json::from_slice(content).map_err(|_| NoticeError::Malformed("resource"))?;
         if refund.mchid != self.mch_id {
             return Err(NoticeError::NotUs("mchid"));
@@ -98,7 +97,7 @@ impl WechatV3 {
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
             paid_at: refund.success_time,
         };
-        Ok(Notice::new(Kind::WechatV3, Some(id), subject, money, outcome))
+        Ok(Notice::new(Kind::WechatV3, subject, money, outcome))
     }
 
     /// Whether WeChat Pay signed this body, lately, with a key that is in the settings.
