@@ -47,7 +47,7 @@ audit: build-local ## Prove that a sale's units add up (SALE=..., STAGE=prod wit
 	@$(if $(SALE),,echo "Which sale? Say SALE=..." >&2; exit 1)
 	@$(ops) audit $(SALE) $(AT)
 
-reconcile: build-local ## Have reconcile walk now, and print what it did (STAGE=prod)
+reconcile: $(if $(STAGE),,build-local) ## Have reconcile walk now, and print what it did (STAGE=prod)
 	@$(if $(STAGE),infra/stage.sh reconcile,target/debug/seckill-ops reconcile)
 
 build: ## Build the functions for Lambda (ARCH=arm64 or x86_64)
@@ -125,5 +125,5 @@ EXAMPLES ?= 20
 fuzz-api: build-local ## Fuzz the running API with schemathesis against web/openapi.yaml (EXAMPLES=20)
 	@EXAMPLES=$(EXAMPLES) python3 tests/fuzz_api.py
 
-publish-web: ## Put the pages into a stage's bucket (STACK=seckill CLIENT_ID=…; needs the AWS CLI)
+publish-web: ## Put the pages into a stage's bucket (STAGE=prod CLIENT_ID=…; needs the AWS CLI)
 	@infra/publish-web.sh

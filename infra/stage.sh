@@ -5,23 +5,10 @@ set -eu
 cd "$(dirname "$0")/.."
 export SAM_CLI_TELEMETRY=0
 
-say() { echo "$*" >&2; }
-stop() { say "$*"; exit 1; }
+. infra/tools/read-stage.sh
 
-needs_stage() {
-    [ -n "${STAGE:-}" ] || stop "Which stage? Say STAGE=... ($(ls infra/stages | sed 's/\.toml$//' | tr '\n' ' ')), or write infra/stages/NAME.toml first."
-    file=$PWD/infra/stages/$STAGE.toml
-    [ -f "$file" ] || stop "There is no infra/stages/$STAGE.toml: copy dev.toml, and change the names in it."
-    stack=$(setting stack_name)
-    [ -n "$stack" ] || stop "infra/stages/$STAGE.toml names no stack_name."
-    region=$(setting region)
-    if [ -n "$region" ]; then export AWS_DEFAULT_REGION="$region" AWS_REGION="$region"; fi
-}
-
-# A setting of the stage's file.
-setting() { sed -n "s/^$1 *= *\"\(.*\)\" *$/\1/p" "$file" | head -1; }
-# A template parameter of the stage's file.
-parameter() { sed -n 's/\\"/"/g; s/^parameter_overrides *= *"\(.*\)" *$/\1/p' "$file" | grep -o "$1=\"\?[^\" ]*" | head -1 | sed 's/^[^=]*="\?//'; }
+# The issuer that the template has for the local cloud. SAM's questions offer it, and its Rules refuse it.
+placeholder() { sed -n '/^  JwtIssuer:/,/Default:/s/^ *Default: *//p' template.yaml; }
 
 # The functions for $1, as zipped by `sam deploy` later: .aws-sam/build.
 build() {
@@ -42,17 +29,34 @@ case ${1:-} in
         needs_stage
         arch=$(parameter Architecture)
         build "${arch:-arm64}"
-        if [ -n "$(parameter JwtIssuer)" ]; then
+        issuer=$(parameter JwtIssuer)
+        if [ -n "$issuer" ] && [ "$issuer" != "$(placeholder)" ]; then
             "$venv/bin/sam" deploy --config-file "$file" --no-fail-on-empty-changeset
         else
-            say "First deployment of $STAGE: SAM asks for the parameters. JwtIssuer is yours to give; enter takes each of the others as it is."
+            say "First deployment of $STAGE: SAM asks for the parameters. JwtIssuer is yours to give (not $(placeholder), which it offers); enter takes each of the others as it is."
             "$venv/bin/sam" deploy --guided --config-file "$file"
+            # SAM has asked for the stack's name and the region, too, and written them into the file.
+            needs_stage
         fi
         "$venv/bin/sam" list stack-outputs --stack-name "$stack"
         ;;
     destroy)
         needs_stage
-        [ "$(parameter TableProtection)" = false ] || stop "The tables of $STAGE are protected. If they are to go: set TableProtection=\\\"false\\\" in infra/stages/$STAGE.toml, make deploy STAGE=$STAGE, then this again."
+        if [ "$(parameter TableProtection)" != false ]; then
+            status=$("$venv/bin/python" infra/tools/stack.py status "$stack")
+            case $status in
+                # A first deployment that failed: nothing was ever sold there, and it cannot be deployed again before it is deleted.
+                ROLLBACK_COMPLETE | ROLLBACK_FAILED) say "$stack is $status: its first deployment failed. Tables that are left refuse to be deleted; infra/RUNBOOK.md says how to let them go." ;;
+                *) stop "The tables of $STAGE are protected. If they are to go: set TableProtection=\\\"false\\\" in infra/stages/$STAGE.toml, make deploy STAGE=$STAGE, then this again. If $stack cannot be deployed any more, see infra/RUNBOOK.md, When a deployment goes wrong." ;;
+            esac
+        fi
+        bucket=$("$venv/bin/python" infra/tools/stack.py web-bucket "$stack")
+        if [ -n "$bucket" ]; then
+            say "The pages in $bucket go first; make publish-web brings them back if the stack stays. Go on? [y/N]"
+            read -r answer || answer=
+            [ "$answer" = y ] || stop "Nothing was deleted."
+            "$venv/bin/python" infra/tools/stack.py empty-web-bucket "$stack"
+        fi
         "$venv/bin/sam" delete --stack-name "$stack"
         ;;
     outputs) needs_stage; "$venv/bin/sam" list stack-outputs --stack-name "$stack" --output json ;;

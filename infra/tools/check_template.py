@@ -59,6 +59,7 @@ class Checks:
         self.tables()
         self.alarms()
         self.policies()
+        self.pages()
         self.names()
         if not self.problems:
             print(f"template.yaml after SAM's transform: {self.checked} checks passed")
@@ -135,7 +136,13 @@ class Checks:
         source = pathlib.Path("crates/telemetry/src/metrics.rs").read_text()
         known = set(re.findall(r'=> "(\w+)",', source))
         shown = set()
-        for widget in json.loads(self.all["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])["widgets"]:
+        body = self.all["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+        for match in re.findall(r'(\w+)=\\"\$\{AWS::StackName\}\\"', body):
+            self.must(False, f"the dashboard looks for a {match} that is the stack's name, and no {match} is: name the resources")
+        for kind, metric in (("AWS::Lambda::Function", "Errors"), ("AWS::DynamoDB::Table", "ConsumedWriteCapacityUnits")):
+            for name, _ in self.of(kind):
+                self.must(f'"${{{name}}}"' in body and f'"{metric}"' in body, f"the dashboard does not show {name}")
+        for widget in json.loads(body)["widgets"]:
             namespace = ""
             for metric in widget["properties"]["metrics"]:
                 namespace = metric[0] if isinstance(metric[0], str) and not metric[0].startswith(".") else namespace
@@ -147,18 +154,25 @@ class Checks:
             self.must(metric in known, f"nothing measures {metric}")
 
     def policies(self) -> None:
+        found = 0
         for name, resource in self.written["Resources"].items():
             for policy in resource.get("Properties", {}).get("Policies", []) if resource["Type"] == "AWS::Serverless::Function" else []:
                 for statement in policy["Statement"]:
+                    # A statement that depends on a condition: what it is if it is there.
+                    statement = statement["Fn::If"][1] if "Fn::If" in statement else statement
                     # CloudWatch knows no resources for it.
-                    if statement.get("Action") == "cloudwatch:GetMetricData":
+                    if statement["Action"] == "cloudwatch:GetMetricData":
                         continue
+                    found += 1
                     for part in ("Action", "Resource"):
-                        values = statement.get(part) if part in statement else "conditional"
-                        # A schedule's name is the order's: the wildcard is after the group.
-                        wide = [value for value in (values if isinstance(values, list) else [values]) if value == "*" or isinstance(value, str) and value.endswith(":*")]
+                        wide = [value for value in texts(statement[part]) if is_wide(value)]
                         self.must(not wide, f"{name} may do too much: {wide}")
+        self.must(found >= 50, f"only {found} statements of functions were found")
 
+    def pages(self) -> None:
+        policy = self.all["WebHeaders"]["Properties"]["ResponseHeadersPolicyConfig"]["SecurityHeadersConfig"]["ContentSecurityPolicy"]
+        sources = re.search(r"connect-src ([^;]*);", policy["ContentSecurityPolicy"]["Fn::Sub"])[1].split()
+        self.must({"${JwtIssuer}", "${JwtIssuer}/"} <= set(sources), "the pages may not connect to what is below the issuer's address")
 
     def names(self) -> None:
         """Two stages in one account: what has a fixed name can be made once."""
@@ -169,6 +183,17 @@ class Checks:
                 if name in properties:
                     fixed = isinstance(properties[name], str)
                     self.must(not fixed, f"{resource} has the fixed {name} {properties[name]}: put the stack's name into it")
+
+
+def texts(values) -> list[str]:
+    """What is written in a statement's Action or Resource; of !Sub its text, of another reference nothing."""
+    values = [value["Fn::Sub"] if isinstance(value, dict) and "Fn::Sub" in value else value for value in (values if isinstance(values, list) else [values])]
+    return [value[0] if isinstance(value, list) else value for value in values if not isinstance(value, dict)]
+
+
+def is_wide(text: str) -> bool:
+    """Whether it means everything of a kind. After something of this stack's own, as a schedule's group, a wildcard is as narrow as that."""
+    return text == "*" or text.endswith((":*", ":table/*", ":function:*", ":secret:*", ":schedule/*", ":role/*"))
 
 
 def named(value) -> str | None:

@@ -25,7 +25,9 @@ from local_cloud import ROOT_ACCESS_KEY_ID, LocalCloud, wait_until
 CERTIFICATES = pathlib.Path("crates/providers/src/tests/certificates")
 SYSTEM_ROOTS = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
 WARM = 300
-# What the requirement allows seckill, beside the minimal function.
+# More than a run buys, and more than one page of availability (12,288 units): a press meets what it meets in a large sale.
+STOCK = 40_000
+# The most that seckill may cost, beside the minimal function.
 MOST = 1.3
 
 
@@ -167,7 +169,7 @@ def main() -> None:
 
 
 def measure(cloud: LocalCloud, binaries: pathlib.Path, work: pathlib.Path, starts: int) -> None:
-    sale, gone = cloud.sale(1_000_000 // 24), cloud.sale(1)
+    sale, gone = cloud.sale(STOCK), cloud.sale(1)
     cloud.ask("/seckill", {"saleId": gone, "itemId": "phone", "quantity": 1}, cloud.token("first"))
     wait_until("it is sold out", lambda: cloud.ask(f"/sales/{gone}")["sales"][0]["items"][0]["availability"] == "SOLD_OUT")
     roots = work / "roots.pem"

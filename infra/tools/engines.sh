@@ -19,20 +19,25 @@ stop() {
 }
 trap 'stop; rm -rf "$work"' EXIT INT TERM
 
+# What an engine needs is here before it is started: the first time that takes longer than one waits for its port.
+install_ministack() { infra/tools/venv.sh ministack >/dev/null; }
+
 ministack() {
     venv=$(infra/tools/venv.sh ministack)
     IOT_MTLS_ENABLED=0 GATEWAY_PORT=$PORT BIND_HOST=127.0.0.1 exec_in "$work" "$venv/bin/ministack"
 }
 
+FOLDER=.venv/dynamodb-local
+install_dynamodb_local() {
+    [ ! -f "$FOLDER/DynamoDBLocal.jar" ] || return 0
+    echo "Fetching $DYNAMODB_LOCAL..." >&2
+    npm pack --silent --pack-destination "$work" "$DYNAMODB_LOCAL" >/dev/null
+    mkdir -p "$FOLDER"
+    tar -xzf "$work"/amplify-dynamodb-simulator-*.tgz -C "$FOLDER" --strip-components 2 package/emulator
+}
+
 dynamodb_local() {
-    folder=.venv/dynamodb-local
-    if [ ! -f "$folder/DynamoDBLocal.jar" ]; then
-        echo "Fetching $DYNAMODB_LOCAL..." >&2
-        npm pack --silent --pack-destination "$work" "$DYNAMODB_LOCAL" >/dev/null
-        mkdir -p "$folder"
-        tar -xzf "$work"/amplify-dynamodb-simulator-*.tgz -C "$folder" --strip-components 2 package/emulator
-    fi
-    exec_in "$folder" java -Djava.library.path=./DynamoDBLocal_lib -jar DynamoDBLocal.jar -inMemory -port "$PORT"
+    exec_in "$FOLDER" java -Djava.library.path=./DynamoDBLocal_lib -jar DynamoDBLocal.jar -inMemory -port "$PORT"
 }
 
 exec_in() {
@@ -43,6 +48,7 @@ exec_in() {
 
 run() {
     echo "flows' tests, every DynamoDB call also on $1:"
+    "install_$2"
     "$2" >"$work/$2.log" 2>&1 &
     server=$!
     tries=0

@@ -134,6 +134,7 @@ class Rehearsal:
         self.pay_and_refund()
         self.look_after()
         self.operate()
+        self.pages_go()
         self.destroy()
         gone = set(CANNOT) - self.seen
         assert not gone, f"the emulator can do this now: {sorted(gone)}; take it off the list"
@@ -245,17 +246,44 @@ class Rehearsal:
         say(f"{len(gateway.get_routes(ApiId=api)['Items'])} routes made from the body that the transform wrote")
 
     def rules(self, arguments: dict) -> None:
-        """The template forbids its default issuer to a deployment."""
-        cloudformation = self.emulator.client("cloudformation")
-        arguments = {**arguments, "Parameters": []}
+        """What the template forbids to a deployment: its default issuer, and one half of what comes in twos."""
+        given = {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in arguments["Parameters"]}
+        forbidden = {"JwtIssuer": {}}
+        for one, other in (("WarmReadUnits", "WarmWriteUnits"), ("ShopQueueUrl", "ShopQueueArn")):
+            forbidden[one], forbidden[other] = {**given, other: "5000"}, {**given, one: "5000"}
+        for number, (missing, parameters) in enumerate(forbidden.items()):
+            self.refused(f"forbidden-{number}", missing, {**arguments, "Parameters": [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]})
+
+    def refused(self, name: str, missing: str, arguments: dict) -> None:
         try:
-            cloudformation.create_stack(StackName="forbidden", **arguments)
-            self.await_stack("forbidden", "CREATE_COMPLETE")
+            self.emulator.client("cloudformation").create_stack(StackName=name, **arguments)
+            self.await_stack(name, "CREATE_COMPLETE")
         except (ClientError, NotMade) as refused:
-            assert "JwtIssuer" in str(refused), f"refused for another reason: {refused}"
+            assert missing in str(refused), f"refused for another reason: {refused}"
             say(f"refused, as the template's Rules ask: {refused}")
             return
-        raise AssertionError("a stack with the local cloud's issuer was made, which the template's Rules forbid")
+        raise AssertionError(f"a stack without {missing} was made, which the template's Rules forbid")
+
+    def pages_go(self) -> None:
+        """`make destroy` empties the pages' bucket before the stack is deleted. The emulator makes no CloudFront, so the bucket is alone in its stack."""
+        cloudformation, s3, name = self.emulator.client("cloudformation"), self.emulator.client("s3"), f"{STACK}-pages"
+        environment = {**os.environ, "AWS_ENDPOINT_URL": self.emulator.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+        def stack(command: str, of: str = name) -> str:
+            return subprocess.run([sys.executable, "infra/tools/stack.py", command, of], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+        assert (stack("status"), stack("web-bucket")) == ("", ""), "there is no such stack yet"
+        cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"WebBucket": {"Type": "AWS::S3::Bucket"}}}))
+        self.await_stack(name, "CREATE_COMPLETE")
+        assert stack("status") == "CREATE_COMPLETE"
+        bucket = stack("web-bucket")
+        for page in ("index.html", "console.html"):
+            s3.put_object(Bucket=bucket, Key=page, Body=b"page")
+        stack("empty-web-bucket")
+        assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0, f"{bucket} is not empty"
+        assert stack("web-bucket", STACK) == "", "a stack without pages has no bucket of theirs"
+        cloudformation.delete_stack(StackName=name)
+        say("the pages' bucket was emptied")
 
     def destroy(self) -> None:
         cloudformation = self.emulator.client("cloudformation")
