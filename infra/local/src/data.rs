@@ -1,11 +1,20 @@
 //! The data directory: its lock, its files, and what to do when it cannot be opened.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file that marks a directory as ours, and that the running copy holds locked.
+use crate::engine::{database, dynamodb};
+
+/// The file that the running copy holds locked.
 const LOCK: &str = "local-cloud.lock";
+/// The folder of the functions' logs.
+pub(crate) const LOGS: &str = "logs";
+/// The key that signs the local issuer's tokens.
+pub(crate) const ISSUER_KEY: &str = "issuer-key.pem";
+/// Where it is noted which sale is the demo sale.
+pub(crate) const DEMO_SALE: &str = "demo-sale.json";
 
 /// A data directory that belongs to this process until it is dropped.
 #[derive(Debug)]
@@ -20,9 +29,6 @@ pub enum DataDirError {
     /// Another copy is running on it.
     #[error("{} is in use by another running copy: stop that one, or choose another directory with DATA_DIR", .0.display())]
     InUse(PathBuf),
-    /// `--fresh` would delete somebody else's files.
-    #[error("{} is not a data directory of the local cloud, so --fresh leaves it alone: choose another with DATA_DIR, or empty it yourself", .0.display())]
-    NotOurs(PathBuf),
     /// It cannot be made, read or written.
     #[error("{} cannot be used ({reason}): check that it is a directory you may write to, or choose another with DATA_DIR", path.display())]
     Unusable {
@@ -35,12 +41,9 @@ pub enum DataDirError {
 
 impl DataDir {
     /// Opens the directory, making it if need be, and locks it for this process. With `fresh`, what an earlier run left
-    /// in it is deleted first; a directory that holds anything and is not ours is refused.
+    /// in it is deleted first, and nothing else: it may be a directory that holds other things too.
     pub fn open(path: &Path, fresh: bool) -> Result<Self, DataDirError> {
         let unusable = |reason| DataDirError::Unusable { path: path.to_owned(), reason };
-        if fresh && !may_wipe(path).map_err(unusable)? {
-            return Err(DataDirError::NotOurs(path.to_owned()));
-        }
         fs::create_dir_all(path).map_err(unusable)?;
         let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(unusable)?;
         match lock.try_lock() {
@@ -60,20 +63,11 @@ impl DataDir {
     }
 }
 
-/// Absent, empty, or marked as ours.
-fn may_wipe(path: &Path) -> io::Result<bool> {
-    match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error),
-        Ok(mut entries) => Ok(entries.next().is_none() || path.join(LOCK).is_file()),
-    }
-}
-
-/// Deletes everything in the directory but the lock, which is held.
+/// Deletes what the local cloud writes there, but for the lock, which is held.
 fn wipe(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        if entry.file_name() == LOCK {
+        if !is_ours(&entry.file_name()) {
             continue;
         }
         let removed = match entry.file_type() {
@@ -85,6 +79,16 @@ fn wipe(path: &Path) -> io::Result<()> {
         removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     }
     Ok(())
+}
+
+/// Whether the local cloud writes something of this name.
+fn is_ours(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    // Beside a database are `NAME-wal` and the like; a key is written under `NAME.new` first.
+    let is_of = |file: &str| {
+        name.strip_prefix(file).is_some_and(|rest| rest.is_empty() || rest.starts_with('-') || rest == ".new")
+    };
+    name == LOGS || [database::FILE, dynamodb::FILE, ISSUER_KEY, DEMO_SALE].into_iter().any(is_of)
 }
 
 #[cfg(test)]
@@ -108,18 +112,25 @@ mod tests {
     #[test]
     fn fresh_wipes_only_what_is_ours() {
         let dir = tempfile::tempdir().expect("a directory");
-        fs::write(dir.path().join("thesis.txt"), "years of work").expect("a file");
-        assert!(matches!(DataDir::open(dir.path(), true), Err(DataDirError::NotOurs(_))));
-        assert!(dir.path().join("thesis.txt").exists());
-
-        let ours = dir.path().join("ours");
-        drop(DataDir::open(&ours, true).expect("a new one"));
-        fs::write(ours.join("cloud.db"), "data").expect("a file");
-        fs::create_dir(ours.join("logs")).expect("a folder");
-        drop(DataDir::open(&ours, false).expect("kept"));
-        assert!(ours.join("cloud.db").exists());
-        drop(DataDir::open(&ours, true).expect("wiped"));
-        assert!(!ours.join("cloud.db").exists() && !ours.join("logs").exists());
+        let at = |name: &str| dir.path().join(name);
+        let others = ["thesis.txt", "cloud.dbx", ".git/HEAD", "demo/cloud.db", "demo/local-cloud.lock"];
+        let ours = ["cloud.db", "cloud.db-wal", "dynamodb.db", "dynamodb.db-shm", "issuer-key.pem", "demo-sale.json"];
+        for folder in [".git", "demo", "logs"] {
+            fs::create_dir(at(folder)).expect("a folder");
+        }
+        for name in others.into_iter().chain(ours).chain(["logs/seckill.log"]) {
+            fs::write(at(name), "years of work").expect("a file");
+        }
+        drop(DataDir::open(dir.path(), false).expect("kept"));
+        assert!(ours.iter().all(|name| at(name).exists()) && at("logs/seckill.log").exists());
+        drop(DataDir::open(dir.path(), true).expect("wiped"));
+        for name in ours.into_iter().chain(["logs"]) {
+            assert!(!at(name).exists(), "{name}");
+        }
+        for name in others {
+            assert!(at(name).exists(), "{name}");
+        }
+        drop(DataDir::open(&at("new"), true).expect("a new one"));
     }
 
     #[test]

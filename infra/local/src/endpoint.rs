@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::engine::{Cloud, Service};
 use crate::gateway::Connections;
+use crate::iam::Denied;
 use crate::metrics::Metrics;
 
 /// DynamoDB takes 16 MB in one request, and nothing else here takes more.
@@ -26,19 +27,7 @@ const BODY_BYTES: usize = 17 * 1024 * 1024;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// May the caller with this access key id make this call?
-pub type Authorizer = Arc<dyn Fn(&str, &Request<Bytes>) -> Result<(), Refused> + Send + Sync>;
-
-/// A call that the caller has no permission for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{caller} is not authorized to perform: {action} on resource: {resource}")]
-pub struct Refused {
-    /// The function.
-    pub caller: String,
-    /// Such as `dynamodb:PutItem`.
-    pub action: String,
-    /// An ARN.
-    pub resource: String,
-}
+pub type Authorizer = Arc<dyn Fn(&str, &Request<Bytes>) -> Result<(), Denied> + Send + Sync>;
 
 /// A server that is running. Dropping it stops it.
 #[derive(Debug)]
@@ -144,19 +133,14 @@ fn check(authorizer: &Authorizer, service: Service, request: &Request<Bytes>) ->
             "Request is missing Authentication Token",
         ));
     };
-    let refused = authorizer(access_key_id, request).err()?;
-    tracing::warn!(
-        function = refused.caller,
-        action = refused.action,
-        resource = refused.resource,
-        "access denied: the function's policy in the template does not allow this call"
-    );
+    let denied = authorizer(access_key_id, request).err()?;
+    tracing::warn!(%denied, "access denied: the function's policy in the template does not allow this call");
     // DynamoDB and Secrets Manager answer 400, the others 403.
     let status = match service {
         Service::DynamoDb | Service::DynamoDbStreams | Service::SecretsManager => StatusCode::BAD_REQUEST,
         Service::Sqs | Service::Scheduler | Service::Provider => StatusCode::FORBIDDEN,
     };
-    Some(service.error(status, "AccessDeniedException", &format!("User: {refused}")))
+    Some(service.error(status, "AccessDeniedException", &denied.to_string()))
 }
 
 /// The access key id that a request was signed with.

@@ -17,6 +17,7 @@ mod html;
 pub mod iam;
 pub mod invoke;
 pub mod metrics;
+mod percent;
 pub mod run;
 pub mod sandbox;
 pub mod sources;

@@ -104,7 +104,8 @@ impl Metrics {
                 Err(error) => refused("InvalidParameterValue", &error.to_string()),
             },
             other => {
-                refused("UnknownOperationException", &format!("{other:?} is not played here: only GetMetricData is"))
+                let name = other.unwrap_or_default();
+                refused("UnknownOperationException", &format!("{name} is not played here: only GetMetricData is"))
             }
         }
     }

@@ -194,7 +194,7 @@ pub(crate) fn make_durable(connection: &Connection, file: &str) -> Result<(), Op
     if mode != "wal" || synchronous != 1 || locking != "exclusive" {
         return Err(OpenError::NotDurable {
             file: file.to_owned(),
-            mode: format!("{mode} (synchronous {synchronous}, {locking} locking)"),
+            mode: format!("{mode}, synchronous {synchronous}, {locking} locking"),
         });
     }
     Ok(())

@@ -80,7 +80,7 @@ pub enum OpenError {
     },
     /// The file opened, but not in the mode that makes answered writes durable.
     #[error(
-        "{file} is in journal mode {mode}, not WAL: its file system does not support shared memory files; use another DATA_DIR"
+        "{file} cannot be made durable here ({mode}; needed are wal, synchronous 1 and exclusive locking): choose another DATA_DIR, on a local disk"
     )]
     NotDurable {
         /// Its name in the data directory.
@@ -166,22 +166,23 @@ impl Cloud {
     /// What time does by itself in AWS: deletes expired items, stream records past their day, and messages past
     /// their retention. Its owner calls it now and then; gives the number of items deleted.
     pub async fn sweep(&self) -> Result<usize, Stopped> {
-        self.sqs.sweep_expired().await?;
+        self.sqs.sweep_expired().await;
         self.dynamodb.sweep_ttl().await
     }
 }
 
-/// A random id in the form of a UUID.
+/// A version 4 UUID.
 pub(crate) fn random_id() -> String {
     let mut bytes = [0_u8; 16];
-    // Without the operating system's generator nothing here could run; zeros are at least a well-formed id.
+    // Without the operating system's generator nothing here could run; what is left is at least a well-formed id.
     let _ = getrandom::fill(&mut bytes);
+    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let mut id = String::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
+    for (position, digit) in format!("{number:032x}").chars().enumerate() {
+        if matches!(position, 8 | 12 | 16 | 20) {
             id.push('-');
         }
-        id.push_str(&format!("{byte:02x}"));
+        id.push(digit);
     }
     id
 }

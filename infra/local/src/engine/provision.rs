@@ -1,4 +1,5 @@
-//! Makes what a template declares and is not there yet. What is there is left alone.
+//! Makes what a template declares and is not there yet. What is there is left alone; a table that is there with other
+//! keys, indexes or another stream is refused.
 
 use super::Cloud;
 use super::dynamodb::DynamoError;
@@ -19,6 +20,9 @@ pub enum ProvisionError {
         /// What DynamoDB said.
         source: DynamoError,
     },
+    /// A table that is there and is another one.
+    #[error("table {0} has other keys, indexes or stream than the template says: start over with --fresh")]
+    TableChanged(String),
     /// A queue.
     #[error("queue {name}: {source}")]
     Queue {
@@ -69,9 +73,7 @@ impl Cloud {
     /// The same, for a sandbox that is at `sandbox_url`.
     pub async fn provision_with(&self, stack: &Stack, sandbox_url: &str) -> Result<(), ProvisionError> {
         for table in &stack.tables {
-            self.provision_table(table)
-                .await
-                .map_err(|source| ProvisionError::Table { name: table.name.clone(), source })?;
+            self.provision_table(table).await?;
         }
         // A redrive policy names its dead-letter queue, which must exist: queues without one come first.
         let (redriven, plain): (Vec<_>, Vec<_>) =
@@ -116,12 +118,15 @@ impl Cloud {
         Ok(())
     }
 
-    async fn provision_table(&self, table: &Table) -> Result<(), DynamoError> {
-        if !self.dynamodb.table_exists(&table.name).await? {
-            self.dynamodb.create_table(&table.create).await?;
+    async fn provision_table(&self, table: &Table) -> Result<(), ProvisionError> {
+        let refused = |source| ProvisionError::Table { name: table.name.clone(), source };
+        match self.dynamodb.fits(&table.create).await.map_err(refused)? {
+            Some(true) => {}
+            Some(false) => return Err(ProvisionError::TableChanged(table.name.clone())),
+            None => self.dynamodb.create_table(&table.create).await.map_err(refused)?,
         }
         if let Some(attribute) = &table.ttl_attribute {
-            self.dynamodb.set_ttl_attribute(&table.name, attribute).await?;
+            self.dynamodb.set_ttl_attribute(&table.name, attribute).await.map_err(refused)?;
         }
         Ok(())
     }

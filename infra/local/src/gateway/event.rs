@@ -14,7 +14,8 @@ use http::request::Parts;
 use http::{HeaderMap, Version, header};
 use serde_json::{Map, Value, json};
 
-use super::text::{percent_decode, query_pairs, request_time};
+use super::text::{query_pairs, request_time};
+use crate::percent::percent_decode;
 
 /// What the gateway knows beside the request itself.
 #[derive(Debug)]

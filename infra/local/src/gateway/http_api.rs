@@ -16,7 +16,7 @@ use http_body_util::BodyExt as _;
 
 use super::event::Envelope;
 use super::issuer::Issuer;
-use super::routes::{Matched, Routes, route_key};
+use super::routes::{Matched, Routes};
 use super::text::Ids;
 use super::throttle::Throttles;
 use super::{answer, cors, event, jwt};
@@ -97,7 +97,7 @@ impl HttpGateway {
         request_id: &str,
     ) -> Result<Response<Bytes>, Refused> {
         let matched = self.route(request).ok_or(Refused::NoRoute)?;
-        let route_key = route_key(matched.route);
+        let route_key = matched.route.key();
         if !self.throttles.admit(&route_key, self.clock.now_ms()) {
             return Err(Refused::Throttled);
         }

@@ -14,10 +14,8 @@ use jsonwebtoken::jwk::{Jwk, ThumbprintHash};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header};
 use serde_json::{Map, Value, json};
 
+use crate::data::ISSUER_KEY;
 use crate::template::model::JwtAuthorizer;
-
-/// The key's file in the data directory.
-const KEY_FILE: &str = "issuer-key.pem";
 
 /// Signs tokens, and gives the key to check them with.
 pub struct Issuer {
@@ -69,7 +67,7 @@ pub struct TokenRequest {
 impl Issuer {
     /// Reads the key from `directory`, or makes it and puts it there, readable for its owner only.
     pub fn open(directory: &Path) -> Result<Self, IssuerError> {
-        let path = directory.join(KEY_FILE);
+        let path = directory.join(ISSUER_KEY);
         let pem = match fs::read(&path) {
             Ok(pem) => pem,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -177,7 +175,7 @@ mod tests {
         let first = Issuer::open(directory.path()).unwrap();
         let again = Issuer::open(directory.path()).unwrap();
         assert_eq!(first.jwks(), again.jwks());
-        let mode = fs::metadata(directory.path().join(KEY_FILE)).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join(ISSUER_KEY)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let key = &first.jwks()["keys"][0];
         assert_eq!(
@@ -191,7 +189,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_key_says_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(KEY_FILE), "hello").unwrap();
+        fs::write(directory.path().join(ISSUER_KEY), "hello").unwrap();
         let error = Issuer::open(directory.path()).unwrap_err().to_string();
         assert!(error.contains("issuer-key.pem") && error.contains("--fresh"), "{error}");
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::issuer::TokenRequest;
-use super::{Inner, answer, event, home, issuer};
+use super::{Inner, answer, event, issuer};
 use crate::invoke::{FunctionError, Outcome};
 use crate::template::model::JwtAuthorizer;
 
@@ -23,8 +23,6 @@ const INVOKE: &str = "/_local/invoke/";
 /// What a browser lets the pages do: nothing from elsewhere, and no script that is not a file of theirs.
 const PAGES_MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                          base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-/// Bodies of `/_local` are a few words.
-pub(super) const MAX_LOCAL_BODY_BYTES: usize = 64 * 1024;
 
 /// Whether a request comes from this machine and addresses it by a name of its own. The second half stops a web page
 /// elsewhere from reaching `/_local` through a name that it points here.
@@ -170,7 +168,7 @@ impl Inner {
             .flat_map(|api| &api.routes)
             .map(|route| {
                 json!({
-                    "route": super::routes::route_key(route),
+                    "route": route.key(),
                     "function": route.function,
                     "authorizer": route.authorizer,
                     "scopes": route.scopes,
@@ -187,32 +185,23 @@ impl Inner {
         })
     }
 
-    /// A page: a file of the web directory, or, as long as there is none, a first page for people.
+    /// A page: a file of the web directory.
     pub(super) async fn page(&self, request: &Parts) -> Option<Response<Bytes>> {
         if request.method != Method::GET && request.method != Method::HEAD {
             return None;
         }
-        let path = super::text::percent_decode(request.uri.path());
-        if let Some(web) = &self.web
-            && let Some(response) = file(web, &path).await
-        {
-            return Some(response);
-        }
-        (path == "/").then(|| html(home::page(&self.stack, &event::host(request))))
+        let path = crate::percent::percent_decode(request.uri.path());
+        file(self.web.as_ref()?, &path).await
     }
-}
-
-fn html(text: String) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(text));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    response
 }
 
 /// `/console` is `console`, `console.html` or `console/index.html`, whichever is a file.
 async fn file(web: &Path, path: &str) -> Option<Response<Bytes>> {
     let wanted = inside(web, path)?;
-    let candidates = [wanted.clone(), wanted.with_extension("html"), wanted.join("index.html")];
-    for candidate in candidates {
+    // `/` is the directory itself: a page of its name would be beside it.
+    let page = (wanted != web).then(|| wanted.with_extension("html"));
+    let candidates = [Some(wanted.clone()), page, Some(wanted.join("index.html"))];
+    for candidate in candidates.into_iter().flatten() {
         if tokio::fs::metadata(&candidate).await.is_ok_and(|metadata| metadata.is_file()) {
             let bytes = tokio::fs::read(&candidate).await.ok()?;
             let mut response = Response::new(Bytes::from(bytes));
@@ -272,6 +261,17 @@ mod tests {
             assert_eq!(inside(web, path), None, "{path}");
         }
         assert_eq!(inside(web, "//etc/passwd"), Some(PathBuf::from("/srv/web/etc/passwd")));
+    }
+
+    #[tokio::test]
+    async fn a_page_beside_the_web_directory_is_none_of_its_pages() {
+        let directory = tempfile::tempdir().unwrap();
+        let web = directory.path().join("web");
+        std::fs::create_dir(&web).unwrap();
+        std::fs::write(directory.path().join("web.html"), "elsewhere").unwrap();
+        assert!(file(&web, "/").await.is_none());
+        std::fs::write(web.join("index.html"), "shop").unwrap();
+        assert_eq!(file(&web, "/").await.unwrap().body(), "shop");
     }
 
     #[test]

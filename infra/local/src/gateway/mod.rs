@@ -6,7 +6,6 @@
 mod answer;
 mod cors;
 mod event;
-mod home;
 mod http_api;
 mod issuer;
 mod jwt;
@@ -34,7 +33,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use issuer::{Issuer, IssuerError, TokenRequest};
-pub use websocket::{Connections, MAX_CONNECTIONS};
+pub use websocket::Connections;
 
 use crate::clock::Clock;
 use crate::invoke::Invoker;
@@ -144,11 +143,6 @@ impl Gateway {
         self.address
     }
 
-    /// The API Gateway Management API (`@connections`), for whoever serves it to the functions.
-    pub async fn manage_connection(&self, request: Request<Bytes>) -> Response<Bytes> {
-        self.connections.manage(request).await
-    }
-
     /// Takes no more requests, closes the WebSockets, and returns when what was in flight has ended, or soon after.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
@@ -215,8 +209,7 @@ impl Inner {
         if !local::is_local(&parts, peer) {
             return answer::message(StatusCode::FORBIDDEN, "Forbidden: only for this machine, by its own name");
         }
-        let limit = websocket::MAX_MESSAGE_BYTES.max(local::MAX_LOCAL_BODY_BYTES) + 1;
-        let Ok(body) = Limited::new(body, limit).collect().await else {
+        let Ok(body) = Limited::new(body, websocket::MAX_MESSAGE_BYTES + 1).collect().await else {
             return answer::message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
         };
         let body = body.to_bytes();

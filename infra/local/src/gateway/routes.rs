@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::text::percent_decode;
+use crate::percent::percent_decode;
 use crate::template::model::Route;
 
 /// The routes of an API, ready to be matched.
@@ -19,8 +19,8 @@ struct Pattern {
     segments: Vec<Segment>,
 }
 
-/// A part of a path between slashes. The order is the order of preference.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A part of a path between slashes.
+#[derive(Clone, Debug, PartialEq)]
 enum Segment {
     Literal(String),
     Parameter(String),
@@ -32,11 +32,6 @@ enum Segment {
 pub(super) struct Matched<'a> {
     pub(super) route: &'a Route,
     pub(super) parameters: BTreeMap<String, String>,
-}
-
-/// `POST /seckill`, or `$default`.
-pub(super) fn route_key(route: &Route) -> String {
-    if route.path == "$default" { route.path.clone() } else { format!("{} {}", route.method, route.path) }
 }
 
 impl Routes {
@@ -126,7 +121,7 @@ mod tests {
     }
 
     fn found(routes: &Routes, method: &str, path: &str) -> Option<String> {
-        routes.find(method, path).map(|matched| route_key(matched.route))
+        routes.find(method, path).map(|matched| matched.route.key())
     }
 
     /// The example of API Gateway's own documentation.

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::routes::route_key;
-use crate::template::model::{HttpApi, Throttle};
+use crate::template::model::{HttpApi, Route, Throttle};
 
 /// The buckets of an API. Their number is the number of throttled routes.
 #[derive(Debug, Default)]
@@ -24,7 +23,7 @@ impl Throttles {
         let buckets = api
             .routes
             .iter()
-            .map(route_key)
+            .map(Route::key)
             .filter_map(|key| {
                 let setting = api.route_throttles.get(&key).copied().or(api.throttle)?;
                 let full = Bucket { setting, tokens: f64::from(setting.burst), filled_at_ms: now_ms };

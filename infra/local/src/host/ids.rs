@@ -8,18 +8,9 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A version 4 UUID.
+/// An invocation's id.
 pub(crate) fn request_id() -> String {
-    let number = u128::from_be_bytes(random()) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{number:032x}");
-    let mut id = String::with_capacity(36);
-    for (position, digit) in hex.chars().enumerate() {
-        if matches!(position, 8 | 12 | 16 | 20) {
-            id.push('-');
-        }
-        id.push(digit);
-    }
-    id
+    crate::engine::random_id()
 }
 
 /// An X-Ray trace header: nothing is sampled here.

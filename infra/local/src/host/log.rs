@@ -96,7 +96,11 @@ impl RotatingFile {
         if self.bytes < self.most_bytes {
             return Ok(());
         }
-        std::fs::rename(&self.path, self.path.with_extension("log.1"))?;
+        match std::fs::rename(&self.path, self.path.with_extension("log.1")) {
+            // Somebody deleted it: a new one begins all the same.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         self.file = append(&self.path)?;
         self.bytes = 0;
         Ok(())
@@ -121,6 +125,16 @@ mod tests {
         let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
         assert_eq!(read("f.log"), "third line\n");
         assert_eq!(read("f.log.1"), "second line\n");
+    }
+
+    #[test]
+    fn a_file_that_was_deleted_begins_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = FunctionLog::open(directory.path(), "f", 10).unwrap();
+        log.write("first line");
+        std::fs::remove_file(directory.path().join("f.log")).unwrap();
+        log.write("second line");
+        assert_eq!(std::fs::read_to_string(directory.path().join("f.log")).unwrap(), "second line\n");
     }
 
     #[tokio::test]

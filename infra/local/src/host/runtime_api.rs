@@ -123,7 +123,9 @@ async fn response(
         }
     };
     let too_large = matches!(&outcome, Outcome::Failed(error) if error.error_type == "Function.ResponseSizeTooLarge");
-    match runner.pool().finish(environment, request_id) {
+    // The pool is let go before the log's write: a guard in the match would be held across it.
+    let current = runner.pool().finish(environment, request_id);
+    match current {
         Some(current) => runner.complete(current, outcome),
         None => return unknown_request(request_id),
     }

@@ -63,7 +63,7 @@ fn condition(operator: &str, key: &str, values: &[String], access: &Access) -> b
 }
 
 /// Whether `text` is like `pattern`, in which `*` is any characters and `?` is any one.
-pub(super) fn like(pattern: &str, text: &str) -> bool {
+pub(crate) fn like(pattern: &str, text: &str) -> bool {
     // Most are plain, and this is asked for every call.
     if !has_wildcard(pattern) {
         return pattern == text;

@@ -20,9 +20,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::ACCOUNT;
-use crate::endpoint::{Authorizer, Refused};
+use crate::endpoint::Authorizer;
 use crate::template::model::{Effect, Origin, Stack, Statement, WebSocketApi};
 use matching::Decision;
+pub(crate) use matching::like;
 use requests::Access;
 
 /// The key of tools and of the local cloud itself: it may do everything.
@@ -70,18 +71,6 @@ pub enum Denied {
         /// `x-amz-target`, or the method and path.
         request: String,
     },
-}
-
-impl From<Denied> for Refused {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::NotAllowed { caller, action, resource, .. } => Self { caller, action, resource },
-            Denied::UnknownKey { access_key_id } => {
-                Self { caller: access_key_id, action: "sts:GetCallerIdentity".to_owned(), resource: "*".to_owned() }
-            }
-            Denied::UnknownRequest { caller, request } => Self { caller, action: request, resource: "*".to_owned() },
-        }
-    }
 }
 
 /// A permission that a function has used.
@@ -163,7 +152,7 @@ impl Policies {
     /// This check, for [`crate::endpoint::Endpoint`].
     pub fn authorizer(self: &Arc<Self>) -> Authorizer {
         let policies = Arc::clone(self);
-        Arc::new(move |access_key_id, request| policies.authorize(access_key_id, request).map_err(Refused::from))
+        Arc::new(move |access_key_id, request| policies.authorize(access_key_id, request))
     }
 
     fn check(&self, caller: &Caller, access: Access) -> Result<(), Denied> {
@@ -197,8 +186,8 @@ impl Policies {
         self.used.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// What the template grants in writing and is not in `used`. What SAM and AWS's managed policies add is the services' own business: Lambda polls queues and
-    /// streams, and writes logs and traces, without a call of the function's.
+    /// What the template grants functions in writing and is not in `used`; roles of services are not looked at. What SAM and AWS's managed policies add is the
+    /// services' own business: Lambda polls queues and streams, and writes logs and traces, without a call of the function's.
     pub fn unused(&self, used: &BTreeSet<Used>) -> Vec<Unused> {
         let used: BTreeSet<_> = used
             .iter()

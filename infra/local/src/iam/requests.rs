@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::Value as Json;
 
+use crate::percent::percent_decode;
 use crate::template::model::WebSocketApi;
 use crate::{ACCOUNT, REGION};
 
@@ -38,7 +39,6 @@ pub(super) fn needed(request: &Request<Bytes>, websocket: Option<&WebSocketApi>)
                 "DynamoDBStreams_20120810" => streams(operation, &body)?,
                 "AmazonSQS" => sqs(operation, &body)?,
                 "secretsmanager" => vec![secrets(operation, &body)?],
-                "AmazonSSM" => parameters(operation, &body)?,
                 // CloudWatch's figures have no resource of their own.
                 "GraniteServiceVersion20100801" => vec![Access::new(format!("cloudwatch:{operation}"), "*")],
                 _ => return None,
@@ -170,17 +170,6 @@ fn secrets(operation: &str, body: &Json) -> Option<Access> {
     Some(Access::new(format!("secretsmanager:{operation}"), crate::engine::secrets::arn_of_id(id)))
 }
 
-fn parameters(operation: &str, body: &Json) -> Option<Vec<Access>> {
-    let names: Vec<&str> = match operation {
-        "GetParameter" => vec![text(body, "Name")?],
-        "GetParameters" => body.get("Names")?.as_array()?.iter().filter_map(Json::as_str).collect(),
-        "GetParametersByPath" => vec![text(body, "Path")?],
-        _ => return None,
-    };
-    let arn = |name: &str| format!("arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/{}", name.trim_start_matches('/'));
-    Some(names.into_iter().map(|name| Access::new(format!("ssm:{operation}"), arn(name))).collect())
-}
-
 /// `/[stage/]@connections/{id}`.
 fn connection(request: &Request<Bytes>, api: &WebSocketApi) -> Option<Access> {
     let method = request.method();
@@ -199,7 +188,7 @@ fn connection(request: &Request<Bytes>, api: &WebSocketApi) -> Option<Access> {
 fn scheduler(request: &Request<Bytes>) -> Option<Vec<Access>> {
     let uri = request.uri();
     let mut parts = uri.path().trim_matches('/').splitn(2, '/');
-    let (section, name) = (parts.next()?, parts.next().map(decoded));
+    let (section, name) = (parts.next()?, parts.next().map(percent_decode));
     let verb = match *request.method() {
         Method::POST => "Create",
         Method::GET => "Get",
@@ -223,7 +212,7 @@ fn scheduler(request: &Request<Bytes>) -> Option<Vec<Access>> {
                 .find_map(|pair| pair.strip_prefix("groupName="));
             let group = text(&body, "GroupName")
                 .map(str::to_owned)
-                .or(in_query.map(decoded))
+                .or(in_query.map(percent_decode))
                 .unwrap_or_else(|| "default".to_owned());
             let mut all =
                 vec![Access::new(format!("scheduler:{verb}Schedule"), arn(format!("schedule/{group}/{name}")))];
@@ -246,26 +235,6 @@ fn scheduler(request: &Request<Bytes>) -> Option<Vec<Access>> {
         }
         _ => None,
     }
-}
-
-/// Percent-decoding of a path or query part; what does not decode is left as it is.
-fn decoded(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = (*first == b'%').then(|| after.get(..2)).flatten().and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A table may be given by name or by ARN.

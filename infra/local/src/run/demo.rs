@@ -14,8 +14,8 @@ use hyper_util::rt::TokioExecutor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Where it is noted in the data directory that there is a demo sale.
-const MARK: &str = "demo-sale.json";
+use crate::data::DEMO_SALE;
+
 /// How long the sale runs.
 const RUNS_FOR_MS: i64 = 24 * 60 * 60 * 1000;
 /// A function that starts for the first time on a busy machine takes seconds, not minutes.
@@ -31,6 +31,9 @@ pub struct DemoSale {
     pub sale_id: String,
     /// An item of it.
     pub item_id: String,
+    /// When it ends, in milliseconds since 1970. A note that does not say so is of a sale that has ended.
+    #[serde(default)]
+    pub ends_ms: i64,
     /// Whether this run made it.
     #[serde(skip)]
     pub is_new: bool,
@@ -62,29 +65,36 @@ pub enum DemoError {
     Note(#[from] io::Error),
 }
 
-/// Makes the sale, or reads which one an earlier run made.
+/// Makes the sale, or reads which one an earlier run made, while that one runs.
 pub(super) async fn make(base_url: &str, data_dir: &Path, now_ms: i64) -> Result<DemoSale, DemoError> {
-    let mark = data_dir.join(MARK);
-    if let Some(sale) = fs::read(&mark).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+    let note = data_dir.join(DEMO_SALE);
+    if let Some(sale) = noted(&note, now_ms) {
         return Ok(sale);
     }
+    let ends_ms = now_ms.saturating_add(RUNS_FOR_MS);
     let api = Api { client: Client::builder(TokioExecutor::new()).build_http(), base_url };
     let token = api.post("/_local/token", None, &json!({ "sub": "demo-operator", "scope": "seckill/admin" })).await?;
     let token = text(&token, "token");
-    let sale = api.post("/admin/sales", Some(&token), &set_up(now_ms)).await?;
+    let sale = api.post("/admin/sales", Some(&token), &set_up(now_ms, ends_ms)).await?;
     let sale_id = text(&sale, "saleId");
     api.post(&format!("/admin/sales/{sale_id}/preheat"), Some(&token), &json!({})).await?;
-    let sale = DemoSale { sale_id, item_id: "phone".to_owned(), is_new: true };
-    fs::write(&mark, json!(sale).to_string())?;
+    let sale = DemoSale { sale_id, item_id: "phone".to_owned(), ends_ms, is_new: true };
+    fs::write(&note, json!(sale).to_string())?;
     Ok(sale)
 }
 
-fn set_up(now_ms: i64) -> Value {
+/// The sale that an earlier run noted, if it still runs.
+fn noted(note: &Path, now_ms: i64) -> Option<DemoSale> {
+    let sale: DemoSale = serde_json::from_slice(&fs::read(note).ok()?).ok()?;
+    (now_ms < sale.ends_ms).then_some(sale)
+}
+
+fn set_up(now_ms: i64, ends_ms: i64) -> Value {
     let at = |ms: i64| jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string();
     json!({
         "name": "Demo sale 秒杀",
         "startsAt": at(now_ms),
-        "endsAt": at(now_ms.saturating_add(RUNS_FOR_MS)),
+        "endsAt": at(ends_ms),
         "paymentWindowSeconds": 900,
         "items": [
             {
@@ -132,5 +142,23 @@ impl Api<'_> {
             return Err(DemoError::Refused { request: name, status, body });
         }
         serde_json::from_slice(&body).map_err(|error| no_answer(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_good_while_its_sale_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let note = directory.path().join(DEMO_SALE);
+        assert_eq!(noted(&note, 0), None);
+        let sale = DemoSale { sale_id: "s1".to_owned(), item_id: "phone".to_owned(), ends_ms: 1_000, is_new: false };
+        fs::write(&note, json!(sale).to_string()).unwrap();
+        assert_eq!(noted(&note, 999), Some(sale));
+        assert_eq!(noted(&note, 1_000), None);
+        fs::write(&note, r#"{"saleId": "s1", "itemId": "phone"}"#).unwrap();
+        assert_eq!(noted(&note, 999), None, "it does not say when the sale ends");
     }
 }

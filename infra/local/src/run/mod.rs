@@ -16,20 +16,19 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 pub use demo::{DemoError, DemoSale};
 pub use error::StartError;
 pub use options::Options;
 
 use crate::clock::Clock;
-use crate::data::DataDir;
-use crate::endpoint::{Authorizer, Endpoint, Refused};
+use crate::data::{DataDir, LOGS};
+use crate::endpoint::Endpoint;
 use crate::engine::Cloud;
 use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
 use crate::host::{AccessKey, Host, HostConfig, HostLimits};
-use crate::iam::{self, Denied, Policies};
-use crate::invoke::Invoker;
+use crate::iam::{self, Policies};
 use crate::metrics::Metrics;
 use crate::sandbox::{self, Delivery};
 use crate::sources::{RunningSources, Sources, asynchronous};
@@ -50,10 +49,10 @@ pub struct LocalCloud {
     delivery: Delivery,
     sources: RunningSources,
     host: SharedHost,
-    invoker: Invoker,
     endpoint: Endpoint,
     policies: Arc<Policies>,
-    sweeper: JoinHandle<()>,
+    // Ends with the set: a task of its own would hold the databases open.
+    sweeper: JoinSet<()>,
     cloud: Cloud,
     logs_dir: PathBuf,
     // Last: the directory is given back when everything else is gone.
@@ -97,13 +96,13 @@ impl LocalCloud {
         let endpoint = Endpoint::start_with(
             cloud.clone(),
             0,
-            Some(authorizer(&policies)),
+            Some(policies.authorizer()),
             Some(connections.clone()),
             metrics.clone(),
         )
         .await
         .map_err(StartError::Endpoint)?;
-        let logs_dir = data.path().join("logs");
+        let logs_dir = data.path().join(LOGS);
         let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
         for lines in stack.functions.iter().filter_map(|function| host.logs(&function.name)) {
             tokio::spawn(measure(lines, metrics.clone()));
@@ -121,7 +120,7 @@ impl LocalCloud {
         let gateway = Gateway::start(GatewayConfig {
             listener,
             stack: Arc::clone(&stack),
-            invoker: Arc::clone(&invoker),
+            invoker,
             clock,
             connections,
             issuer: Arc::new(Issuer::open(data.path())?),
@@ -130,36 +129,14 @@ impl LocalCloud {
             sandbox: Some(cloud.sandbox.clone()),
         })?;
         let delivery = Delivery::start(cloud.sandbox.clone());
-        let sweeper = tokio::spawn(sweep(cloud.clone()));
-        Ok(Self {
-            stack,
-            gateway,
-            delivery,
-            sources,
-            host,
-            invoker,
-            endpoint,
-            policies,
-            sweeper,
-            cloud,
-            logs_dir,
-            data,
-        })
+        let mut sweeper = JoinSet::new();
+        sweeper.spawn(sweep(cloud.clone()));
+        Ok(Self { stack, gateway, delivery, sources, host, endpoint, policies, sweeper, cloud, logs_dir, data })
     }
 
     /// Where the API is: `http://127.0.0.1:PORT`.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.gateway.address())
-    }
-
-    /// Where the engines are, for an SDK of one's own.
-    pub fn endpoint_url(&self) -> String {
-        self.endpoint.url()
-    }
-
-    /// Runs functions by name, as the gateway does.
-    pub fn invoker(&self) -> Invoker {
-        Arc::clone(&self.invoker)
     }
 
     /// The engines.
@@ -201,7 +178,7 @@ impl LocalCloud {
 
     /// Stops in order: no more notices, no more requests, no more events, functions, engines.
     pub async fn stop(self) {
-        let Self { gateway, delivery, sources, host, endpoint, sweeper, .. } = self;
+        let Self { gateway, delivery, sources, host, endpoint, mut sweeper, .. } = self;
         // Before the gateway: a notice to a closed door would count as refused.
         delivery.stop().await;
         gateway.stop().await;
@@ -211,7 +188,7 @@ impl LocalCloud {
             host.stop().await;
         }
         endpoint.stop().await;
-        sweeper.abort();
+        sweeper.shutdown().await;
     }
 }
 
@@ -231,23 +208,6 @@ fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError>
         return Err(StartError::UnknownFunction { name: name.to_owned(), known: known.join(", ") });
     }
     Ok(found)
-}
-
-fn authorizer(policies: &Arc<Policies>) -> Authorizer {
-    let policies = Arc::clone(policies);
-    Arc::new(move |access_key_id, request| policies.authorize(access_key_id, request).map_err(refused))
-}
-
-/// A denial in the endpoint's words.
-fn refused(denied: Denied) -> Refused {
-    let (caller, action, resource) = match denied {
-        Denied::NotAllowed { caller, action, resource, .. } => (caller, action, resource),
-        Denied::UnknownKey { access_key_id } => {
-            (format!("nobody ({access_key_id})"), "any call".to_owned(), "*".to_owned())
-        }
-        Denied::UnknownRequest { caller, request } => (caller, request, "*".to_owned()),
-    };
-    Refused { caller, action, resource }
 }
 
 fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: &Path, clock: &Clock) -> HostConfig {

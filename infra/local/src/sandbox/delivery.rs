@@ -57,16 +57,19 @@ async fn run(sandbox: Sandbox) {
     let mut sending = FuturesUnordered::new();
     loop {
         changes.mark_unchanged();
-        let look = async { Ok::<_, SandboxError>((sandbox.due_notices().await?, sandbox.next_notice_ms().await?)) };
+        let free = AT_ONCE.saturating_sub(under_way.len());
+        let look = async {
+            let due = sandbox.due_besides(&under_way, free).await?;
+            Ok::<_, SandboxError>((due, sandbox.next_notice_ms().await?))
+        };
         let (due, next_ms) = look.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the sandbox's notices cannot be read");
             let pause_ms = i64::try_from(PAUSE.as_millis()).unwrap_or(0);
             (Vec::new(), Some(sandbox.clock.now_ms().saturating_add(pause_ms)))
         });
         for notice in due {
-            if under_way.len() < AT_ONCE && under_way.insert(notice.id) {
-                sending.push(deliver(&sandbox, &client, notice));
-            }
+            under_way.insert(notice.id);
+            sending.push(deliver(&sandbox, &client, notice));
         }
         let next = async {
             match next_ms {

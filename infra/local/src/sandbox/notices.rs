@@ -3,6 +3,8 @@
 //! A notice is kept as what happened, and signed anew each time it is sent: its time is then, its number always the same. One that
 //! is not accepted comes again on the provider's own schedule, and is given up at the schedule's end.
 
+use std::collections::BTreeSet;
+
 use payments::sandbox::{Happened, Payment};
 use payments::{HttpCall, Kind, Nonce};
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
@@ -161,6 +163,15 @@ impl Waiting {
 impl Sandbox {
     /// The notices that are due, at most a hundred, oldest first. Each stays due until [`Sandbox::delivered`].
     pub async fn due_notices(&self) -> Result<Vec<DueNotice>, SandboxError> {
+        self.due_besides(&BTreeSet::new(), usize::MAX).await
+    }
+
+    /// At most `most` of them, without those that are under way: only what is sent is signed.
+    pub(super) async fn due_besides(
+        &self,
+        under_way: &BTreeSet<i64>,
+        most: usize,
+    ) -> Result<Vec<DueNotice>, SandboxError> {
         let (side, now) = (self.side().await?, self.now());
         let signer = std::sync::Arc::clone(&side);
         let due = self.database.transaction(move |db| {
@@ -181,7 +192,8 @@ impl Sandbox {
         if more {
             self.changed();
         }
-        Ok(due.into_iter().filter_map(|notice| notice.signed(&side, now)).collect())
+        let open = due.into_iter().filter(|notice| !under_way.contains(&notice.id));
+        Ok(open.filter_map(|notice| notice.signed(&side, now)).take(most).collect())
     }
 
     /// The next moment after this one at which a notice is due, or a payment ends unpaid, which may make one.

@@ -86,7 +86,7 @@ pub fn fill_context(
         .replace("<aws.scheduler.attempt-number>", &attempt_number.to_string())
 }
 
-/// Why an asynchronous event or a stream's batch was given up.
+/// Why an asynchronous event was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenUp {
     /// It failed once more than it may be tried again.

@@ -14,7 +14,7 @@ use super::answers::{Failures, failures};
 use super::events::{StreamBatch, stream_event, stream_failure_record};
 use super::filter::{Filter, FilterError};
 use super::{LARGEST_EVENT_BYTES, PAUSE_AFTER_TROUBLE, SHORTEST_WINDOW, is_stopping, or_stop};
-use crate::engine::dynamodb::{DynamoError, SequenceNumber, StreamRecord};
+use crate::engine::dynamodb::{DynamoError, SequenceNumber, StreamRecord, shard_id};
 use crate::engine::sqs::{Outgoing, Sqs, SqsError};
 use crate::engine::{CheckpointError, Cloud};
 use crate::host::ids;
@@ -26,8 +26,6 @@ const RETRY_FIRST_MS: i64 = 250;
 const RETRY_LONGEST_MS: i64 = 30_000;
 /// A mapping's largest batch in AWS.
 const MOST_RECORDS: usize = 10_000;
-/// The engine has one shard for each stream, under a name of AWS's length.
-const SHARD: &str = "shardId-00000000000000000001-00000001";
 
 /// A table's changes on their way to a function.
 #[derive(Clone)]
@@ -115,9 +113,9 @@ impl StreamConsumer {
         if self.source.from_start || self.checkpoint().await?.is_some() {
             return Ok(());
         }
-        if let Some(latest) = self.cloud.dynamodb.latest_sequence_number(&self.source.table).await? {
-            self.save(&latest).await?;
-        }
+        // An empty stream's end is kept too: what is written before the first batch must not be lost with a restart.
+        let latest = self.cloud.dynamodb.latest_sequence_number(&self.source.table).await?;
+        self.save(&latest.unwrap_or_else(SequenceNumber::before_all)).await?;
         Ok(())
     }
 
@@ -232,7 +230,7 @@ impl StreamConsumer {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
         let info = StreamBatch {
             stream_arn: self.stream_arn.clone(),
-            shard_id: SHARD.to_owned(),
+            shard_id: shard_id(&self.source.table),
             first_sequence: first.sequence_number.to_string(),
             last_sequence: last.sequence_number.to_string(),
             first_ms: created_ms(first),

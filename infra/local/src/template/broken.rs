@@ -407,4 +407,17 @@ fn what_aws_would_refuse_between_resources() {
         error_of_function("", api),
         "template.yaml:12: API Gateway may not invoke seckill-F; add an AWS::Lambda::Permission for apigateway.amazonaws.com"
     );
+    let sockets =
+        "  A: {Type: AWS::ApiGatewayV2::Api, Properties: {ProtocolType: WEBSOCKET, RouteSelectionExpression: $default}}
+  S:
+    Type: AWS::ApiGatewayV2::Stage
+    Properties:
+      ApiId: !Ref A
+      StageName: live
+      RouteSettings: {$default: {ThrottlingRateLimit: 50, ThrottlingBurstLimit: 50}}
+";
+    assert_eq!(
+        error_of(sockets),
+        "template.yaml:4: RouteSettings of A names the route $default, which is not there; correct it"
+    );
 }

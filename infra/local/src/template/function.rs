@@ -36,7 +36,7 @@ const FUNCTION: Shape = Shape::new(
     ],
 )
 // What describes, files or encrypts a function, how it is rolled out, and how it is kept warm: here there is one
-// version of it and its environments stay.
+// version of it, and its environments start when they are needed.
 .without_effect(&[
     "Description",
     "Tags",

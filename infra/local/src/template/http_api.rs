@@ -9,7 +9,7 @@ use super::events::{HttpEvent, check_route, one_or_more};
 use super::fields::{Fields, Shape, entries, flag, text};
 use super::gateway::{self, Declared, RawAuthorizer, RawRoute};
 use super::globals::IMPLICIT_API;
-use super::model::{Cors, HttpApi, JwtAuthorizer, Route};
+use super::model::{Cors, HttpApi, JwtAuthorizer, Route, route_key};
 use super::scope::{Resource, Scope};
 use super::yaml::Node;
 
@@ -235,7 +235,7 @@ fn own_route(api: &mut HttpApi, declared: &Declared, raw: &RawRoute) -> Read<()>
 
 fn add(api: &mut HttpApi, route: Route, line: usize) -> Read<()> {
     if api.routes.iter().any(|known| known.method == route.method && same_path(&known.path, &route.path)) {
-        let key = route_key(&route.method, &route.path);
+        let key = route.key();
         return wrong(line, format!("the route {key} is there already; remove one of the two"));
     }
     api.routes.push(route);
@@ -252,13 +252,9 @@ fn same_path(one: &str, other: &str) -> bool {
     one.split('/').map(shape).eq(other.split('/').map(shape))
 }
 
-fn route_key(method: &str, path: &str) -> String {
-    if path == "$default" { path.to_owned() } else { format!("{method} {path}") }
-}
-
 /// AWS refuses to deploy settings of a route that is not there.
 fn check_throttled_routes(api: &HttpApi, line: usize) -> Read<()> {
-    let keys: Vec<String> = api.routes.iter().map(|route| route_key(&route.method, &route.path)).collect();
+    let keys: Vec<String> = api.routes.iter().map(Route::key).collect();
     match api.route_throttles.keys().find(|key| !keys.contains(key)) {
         Some(key) => {
             let hint = did_you_mean(key, keys.iter().map(String::as_str));

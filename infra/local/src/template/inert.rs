@@ -11,8 +11,6 @@ use crate::{ACCOUNT, REGION};
 /// A resource type without effect here.
 pub(super) struct Inert {
     pub(super) kind: &'static str,
-    /// Why nothing is lost.
-    pub(super) why: &'static str,
     /// The property that names it.
     pub(super) name: &'static str,
     properties: &'static [&'static str],
@@ -25,8 +23,8 @@ pub(super) struct Inert {
 }
 
 impl Inert {
-    const fn new(kind: &'static str, why: &'static str, properties: &'static [&'static str]) -> Self {
-        Self { kind, why, name: "Name", properties, arn: "", ref_is_arn: false, attributes: &[] }
+    const fn new(kind: &'static str, properties: &'static [&'static str]) -> Self {
+        Self { kind, name: "Name", properties, arn: "", ref_is_arn: false, attributes: &[] }
     }
 
     const fn named(mut self, name: &'static str) -> Self {
@@ -88,20 +86,10 @@ pub(super) fn find(kind: &str) -> Option<&'static Inert> {
     INERT.iter().find(|inert| inert.kind == kind)
 }
 
-const LOGS: &str = "each function's log is kept as a file";
-const WATCH: &str = "nobody is on call for one machine";
-const TELL: &str = "nothing is told to people from one machine";
-const PAGES: &str = "pages are served by the gateway itself";
-const KEYS: &str = "the data never leaves the machine";
-const DOOR: &str = "the gateway has one address and no web of attackers";
-const NAMES: &str = "the gateway has one address";
-const PEOPLE: &str = "the gateway mints its own tokens";
-const POLICY: &str = "callers here are the template's own functions, and their own policies are checked";
-
 const INERT: &[Inert] = &[
+    // Each function's log is kept as a file.
     Inert::new(
         "AWS::Logs::LogGroup",
-        LOGS,
         &[
             "LogGroupName",
             "RetentionInDays",
@@ -116,14 +104,13 @@ const INERT: &[Inert] = &[
     .arn("arn:aws:logs:{region}:{account}:log-group:{name}:*"),
     Inert::new(
         "AWS::Logs::MetricFilter",
-        LOGS,
         &["FilterName", "FilterPattern", "LogGroupName", "MetricTransformations", "ApplyOnTransformedLogs"],
     )
     .named("FilterName"),
-    Inert::new("AWS::Logs::QueryDefinition", LOGS, &["Name", "QueryString", "LogGroupNames", "QueryLanguage"]),
+    Inert::new("AWS::Logs::QueryDefinition", &["Name", "QueryString", "LogGroupNames", "QueryLanguage"]),
+    // Nobody is on call for one machine.
     Inert::new(
         "AWS::CloudWatch::Alarm",
-        WATCH,
         &[
             "ActionsEnabled",
             "AlarmActions",
@@ -153,7 +140,6 @@ const INERT: &[Inert] = &[
     .arn("arn:aws:cloudwatch:{region}:{account}:alarm:{name}"),
     Inert::new(
         "AWS::CloudWatch::CompositeAlarm",
-        WATCH,
         &[
             "ActionsEnabled",
             "ActionsSuppressor",
@@ -170,10 +156,10 @@ const INERT: &[Inert] = &[
     )
     .named("AlarmName")
     .arn("arn:aws:cloudwatch:{region}:{account}:alarm:{name}"),
-    Inert::new("AWS::CloudWatch::Dashboard", WATCH, &["DashboardBody", "DashboardName"]).named("DashboardName"),
+    Inert::new("AWS::CloudWatch::Dashboard", &["DashboardBody", "DashboardName"]).named("DashboardName"),
+    // Nothing is told to people from one machine.
     Inert::new(
         "AWS::SNS::Topic",
-        TELL,
         &[
             "ArchivePolicy",
             "ContentBasedDeduplication",
@@ -195,7 +181,6 @@ const INERT: &[Inert] = &[
     .attributes(&[("TopicName", "{name}")]),
     Inert::new(
         "AWS::SNS::Subscription",
-        TELL,
         &[
             "Endpoint",
             "FilterPolicy",
@@ -207,11 +192,12 @@ const INERT: &[Inert] = &[
             "TopicArn",
         ],
     ),
-    Inert::new("AWS::SNS::TopicPolicy", TELL, &["PolicyDocument", "Topics"]),
-    Inert::new("AWS::SQS::QueuePolicy", POLICY, &["PolicyDocument", "Queues"]),
+    Inert::new("AWS::SNS::TopicPolicy", &["PolicyDocument", "Topics"]),
+    // Callers here are the template's own functions, and their own policies are checked.
+    Inert::new("AWS::SQS::QueuePolicy", &["PolicyDocument", "Queues"]),
+    // Pages are served by the gateway itself.
     Inert::new(
         "AWS::S3::Bucket",
-        PAGES,
         &[
             "AccessControl",
             "BucketEncryption",
@@ -236,35 +222,32 @@ const INERT: &[Inert] = &[
         ("RegionalDomainName", "{name}.s3.{region}.amazonaws.com"),
         ("WebsiteURL", "http://{name}.s3-website-{region}.amazonaws.com"),
     ]),
-    Inert::new("AWS::S3::BucketPolicy", PAGES, &["Bucket", "PolicyDocument"]),
-    Inert::new("AWS::CloudFront::Distribution", PAGES, &["DistributionConfig", "Tags"])
+    Inert::new("AWS::S3::BucketPolicy", &["Bucket", "PolicyDocument"]),
+    Inert::new("AWS::CloudFront::Distribution", &["DistributionConfig", "Tags"])
         .arn("arn:aws:cloudfront::{account}:distribution/{name}")
         .attributes(&[("DomainName", "{name}.cloudfront.net"), ("Id", "{name}")]),
-    Inert::new("AWS::CloudFront::OriginAccessControl", PAGES, &["OriginAccessControlConfig"])
-        .attributes(&[("Id", "{name}")]),
-    Inert::new("AWS::CloudFront::CachePolicy", PAGES, &["CachePolicyConfig"]).attributes(&[("Id", "{name}")]),
-    Inert::new("AWS::CloudFront::OriginRequestPolicy", PAGES, &["OriginRequestPolicyConfig"])
-        .attributes(&[("Id", "{name}")]),
-    Inert::new("AWS::CloudFront::ResponseHeadersPolicy", PAGES, &["ResponseHeadersPolicyConfig"])
+    Inert::new("AWS::CloudFront::OriginAccessControl", &["OriginAccessControlConfig"]).attributes(&[("Id", "{name}")]),
+    Inert::new("AWS::CloudFront::CachePolicy", &["CachePolicyConfig"]).attributes(&[("Id", "{name}")]),
+    Inert::new("AWS::CloudFront::OriginRequestPolicy", &["OriginRequestPolicyConfig"]).attributes(&[("Id", "{name}")]),
+    Inert::new("AWS::CloudFront::ResponseHeadersPolicy", &["ResponseHeadersPolicyConfig"])
         .attributes(&[("Id", "{name}")]),
     Inert::new(
         "AWS::CloudFront::Function",
-        PAGES,
         &["AutoPublish", "FunctionCode", "FunctionConfig", "FunctionMetadata", "Name", "Tags"],
     )
     .arn("arn:aws:cloudfront::{account}:function/{name}")
     .ref_is_arn()
     .attributes(&[("FunctionARN", "arn:aws:cloudfront::{account}:function/{name}")]),
+    // No function here reads Parameter Store: they get their settings from the environment.
     Inert::new(
         "AWS::SSM::Parameter",
-        "no function here reads Parameter Store; they get their settings from the environment",
         &["AllowedPattern", "DataType", "Description", "Name", "Policies", "Tags", "Tier", "Type", "Value"],
     )
     .arn("arn:aws:ssm:{region}:{account}:parameter/{name}")
     .attributes(&[("Value", "=Value"), ("Type", "=Type")]),
+    // The data never leaves the machine.
     Inert::new(
         "AWS::KMS::Key",
-        KEYS,
         &[
             "BypassPolicyLockoutSafetyCheck",
             "Description",
@@ -282,10 +265,10 @@ const INERT: &[Inert] = &[
     )
     .arn("arn:aws:kms:{region}:{account}:key/{name}")
     .attributes(&[("KeyId", "{name}")]),
-    Inert::new("AWS::KMS::Alias", KEYS, &["AliasName", "TargetKeyId"]).named("AliasName"),
+    Inert::new("AWS::KMS::Alias", &["AliasName", "TargetKeyId"]).named("AliasName"),
+    // The gateway has one address and no web of attackers.
     Inert::new(
         "AWS::WAFv2::WebACL",
-        DOOR,
         &[
             "AssociationConfig",
             "CaptchaConfig",
@@ -304,18 +287,18 @@ const INERT: &[Inert] = &[
     )
     .arn("arn:aws:wafv2:{region}:{account}:regional/webacl/{name}")
     .attributes(&[("Id", "{name}")]),
-    Inert::new("AWS::WAFv2::WebACLAssociation", DOOR, &["ResourceArn", "WebACLArn"]),
+    Inert::new("AWS::WAFv2::WebACLAssociation", &["ResourceArn", "WebACLArn"]),
+    // The gateway has one address.
     Inert::new(
         "AWS::ApiGatewayV2::DomainName",
-        NAMES,
         &["DomainName", "DomainNameConfigurations", "MutualTlsAuthentication", "RoutingMode", "Tags"],
     )
     .named("DomainName")
     .attributes(&[("RegionalDomainName", "{name}"), ("RegionalHostedZoneId", "{name}")]),
-    Inert::new("AWS::ApiGatewayV2::ApiMapping", NAMES, &["ApiId", "ApiMappingKey", "DomainName", "Stage"]),
+    Inert::new("AWS::ApiGatewayV2::ApiMapping", &["ApiId", "ApiMappingKey", "DomainName", "Stage"]),
+    // The gateway mints its own tokens.
     Inert::new(
         "AWS::Cognito::UserPool",
-        PEOPLE,
         &[
             "AccountRecoverySetting",
             "AdminCreateUserConfig",
@@ -343,7 +326,6 @@ const INERT: &[Inert] = &[
     ]),
     Inert::new(
         "AWS::Cognito::UserPoolClient",
-        PEOPLE,
         &[
             "AccessTokenValidity",
             "AllowedOAuthFlows",
@@ -368,17 +350,13 @@ const INERT: &[Inert] = &[
     )
     .named("ClientName")
     .attributes(&[("ClientId", "{name}")]),
-    Inert::new("AWS::Cognito::UserPoolResourceServer", PEOPLE, &["Identifier", "Name", "Scopes", "UserPoolId"])
+    Inert::new("AWS::Cognito::UserPoolResourceServer", &["Identifier", "Name", "Scopes", "UserPoolId"])
         .named("Identifier"),
-    Inert::new(
-        "AWS::Cognito::UserPoolDomain",
-        PEOPLE,
-        &["CustomDomainConfig", "Domain", "ManagedLoginVersion", "UserPoolId"],
-    )
-    .named("Domain"),
+    Inert::new("AWS::Cognito::UserPoolDomain", &["CustomDomainConfig", "Domain", "ManagedLoginVersion", "UserPoolId"])
+        .named("Domain"),
 ];
 
-/// The resource types that have no effect on one machine, each with the reason.
-pub fn without_effect() -> impl Iterator<Item = (&'static str, &'static str)> {
-    INERT.iter().map(|inert| (inert.kind, inert.why))
+/// The names of these types.
+pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
+    INERT.iter().map(|inert| inert.kind)
 }

@@ -3,7 +3,7 @@
 //! [`read`] makes a [`model::Stack`] of a SAM template: parameters, conditions and intrinsic functions are carried out,
 //! `Globals` are applied, and what SAM adds by itself is added. Whatever it does not know (a resource type, a
 //! property, an intrinsic, a reference to nothing, a value of the wrong kind) is an error with the file and the line,
-//! never skipped. Types that knowingly do nothing on one machine are listed by [`without_effect`] with the reason.
+//! never skipped. Types that knowingly do nothing on one machine are listed in `inert.rs` with the reason.
 //!
 //! Values that AWS makes up are the same at every start:
 //! - a resource without a name of its own is `seckill-LogicalId`, an API's id is its logical id in small letters;
@@ -45,7 +45,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use error::TemplateError;
-pub use inert::without_effect;
 use model::Stack;
 
 /// `AWS::StackName` of the local cloud.

@@ -7,8 +7,6 @@ use std::time::Duration;
 /// Everything that one template deploys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stack {
-    /// `AWS::Region`.
-    pub region: String,
     /// `AWS::AccountId`.
     pub account: String,
     /// Lambda functions, in the template's order.
@@ -283,6 +281,18 @@ pub struct Route {
     pub authorizer: Option<String>,
     /// A token needs one of these scopes, if there are any.
     pub scopes: Vec<String>,
+}
+
+impl Route {
+    /// `POST /seckill`, or `$default`.
+    pub fn key(&self) -> String {
+        route_key(&self.method, &self.path)
+    }
+}
+
+/// The key of a route with this method and path.
+pub(crate) fn route_key(method: &str, path: &str) -> String {
+    if path == "$default" { path.to_owned() } else { format!("{method} {path}") }
 }
 
 /// A JWT authorizer.

@@ -226,20 +226,17 @@ impl Scope {
         let [map, top, second] = names.as_slice() else {
             return wrong(line, "Fn::FindInMap takes a map and two keys; write [Map, Key, Key]");
         };
-        let mut node = self.mappings.as_ref();
+        let missing = |key: &str| {
+            wrong(line, format!("Mappings has no {key} for {}; add it or correct the name", names.join(".")))
+        };
+        let Some(mut node) = self.mappings.as_ref() else { return missing(map) };
         for key in [map, top, second] {
-            node = node.and_then(|node| node.get(key));
-            if node.is_none() {
-                return wrong(
-                    line,
-                    format!("Mappings has no {key} for {}; add it or correct the name", names.join(".")),
-                );
+            match node.get(key) {
+                Some(found) => node = found,
+                None => return missing(key),
             }
         }
-        match node {
-            Some(value) => Ok(Node { line, ..value.clone() }),
-            None => wrong(line, "the template has no Mappings; add the section"),
-        }
+        Ok(Node { line, ..node.clone() })
     }
 
     /// Whether a condition holds.

@@ -14,7 +14,7 @@ use super::model::{EventSource, Function, Stack};
 use super::scope::Scope;
 use super::yaml::Node;
 use super::{http_api, inert, references, schedules, secret, websocket};
-use crate::{ACCOUNT, REGION, iam};
+use crate::{ACCOUNT, iam};
 
 const TEMPLATE: Shape =
     Shape::new("a template", &["Transform", "Globals", "Parameters", "Mappings", "Conditions", "Resources", "Outputs"])
@@ -66,7 +66,6 @@ pub(super) fn read(root: &Node, parameters: &BTreeMap<String, String>) -> Read<S
     let groups = scope.included().filter(|resource| resource.kind == "AWS::Scheduler::ScheduleGroup");
     let secrets = scope.included().filter(|resource| resource.kind == "AWS::SecretsManager::Secret");
     let stack = Stack {
-        region: REGION.to_owned(),
         account: ACCOUNT.to_owned(),
         schedule_groups: groups.map(|resource| schedules::group(&scope, resource)).collect::<Read<_>>()?,
         secrets: secrets.map(|resource| secret::read(&scope, resource)).collect::<Read<_>>()?,
@@ -88,7 +87,7 @@ fn check_types(scope: &Scope) -> Read<()> {
         if TYPES.contains(&kind) || inert::find(kind).is_some() {
             continue;
         }
-        let all = TYPES.iter().copied().chain(inert::without_effect().map(|(kind, _)| kind));
+        let all = TYPES.iter().copied().chain(inert::kinds());
         let hint = did_you_mean(kind, all);
         return wrong(
             resource.line,

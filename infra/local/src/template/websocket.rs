@@ -1,7 +1,7 @@
 //! The WebSocket API.
 
 use super::attributes::api_id;
-use super::error::{Read, wrong};
+use super::error::{Read, did_you_mean, wrong};
 use super::fields::{Fields, Shape};
 use super::gateway::{Declared, RawAuthorizer};
 use super::http_api::protocol;
@@ -63,6 +63,15 @@ pub(super) fn read(scope: &Scope, declared: &Declared) -> Read<Option<WebSocketA
         if api.routes.insert(route.key.clone(), route.function.clone()).is_some() {
             return wrong(route.line, format!("the route {} is there already; remove one of the two", route.key));
         }
+    }
+    // How many messages AWS lets through is AWS's alone: here the limits are read, and nothing is held back. That a route
+    // with settings of its own is there is checked, as AWS does.
+    if let Some(key) = stage.route_throttles.keys().find(|key| !api.routes.contains_key(*key)) {
+        let hint = did_you_mean(key, api.routes.keys().map(String::as_str));
+        return wrong(
+            stage.line,
+            format!("RouteSettings of {} names the route {key}, which is not there{hint}; correct it", resource.id),
+        );
     }
     Ok(Some(api))
 }

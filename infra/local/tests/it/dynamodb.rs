@@ -11,8 +11,11 @@ use aws_sdk_dynamodb::types::{
 };
 use local_cloud::clock::Clock;
 use local_cloud::engine::Cloud;
+use local_cloud::sources::stream::{StreamConsumer, StreamStep};
+use local_cloud::template::model::StreamSource;
 use local_cloud::wire::Wire;
 
+use crate::recorder::{answered, function, recorder};
 use crate::target::{START_MS, driven};
 
 pub(crate) fn text(value: impl Into<String>) -> AttributeValue {
@@ -220,6 +223,36 @@ async fn a_stream_gives_changes_in_order_and_a_reader_goes_on_where_it_stopped()
     assert_eq!(keys, ["o-3", "o-4"]);
     let latest = cloud.dynamodb.latest_sequence_number("orders").await.expect("a look").expect("a number");
     assert_eq!(latest, records[1].sequence_number);
+}
+
+#[tokio::test]
+async fn a_mapping_from_the_end_of_an_empty_stream_misses_nothing_after_a_restart() {
+    let (cloud, wire) = driven();
+    let client = Client::new(&wire.sdk_config());
+    make_table(&client, "orders", true).await;
+    let (invoker, events) = recorder(|_| answered(serde_json::Value::Null));
+    let source = StreamSource {
+        table: "orders".to_owned(),
+        batch_size: 10,
+        window: Duration::ZERO,
+        from_start: false,
+        filters: Vec::new(),
+        retries: None,
+        bisect: false,
+        partial_responses: false,
+        on_failure: None,
+    };
+    let start = || {
+        let consumer = StreamConsumer::new(cloud.clone(), invoker.clone(), &function("push"), &source, "a stream");
+        consumer.expect("a consumer")
+    };
+    start().prepare().await.expect("prepared");
+    put(&client, "orders", "o-1").await;
+    // Another one, as after a crash before the first batch.
+    let again = start();
+    again.prepare().await.expect("prepared again");
+    assert_eq!(again.poll_once().await.expect("a step"), StreamStep::Advanced(1));
+    assert_eq!(events.lock().expect("a lock").len(), 1);
 }
 
 #[tokio::test]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use local_cloud::clock::Clock;
-use local_cloud::endpoint::{Authorizer, Endpoint, Refused};
+use local_cloud::endpoint::{Authorizer, Endpoint};
 use local_cloud::engine::{Cloud, Service};
+use local_cloud::iam::Denied;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -25,10 +26,11 @@ fn only_alice_writes() -> Authorizer {
         if who == "alice" || (who == "bob" && reads) {
             return Ok(());
         }
-        Err(Refused {
+        Err(Denied::NotAllowed {
             caller: who.to_owned(),
             action: format!("{}:{operation}", service.prefix()),
             resource: "arn:aws:any".to_owned(),
+            explicit: false,
         })
     })
 }
@@ -47,7 +49,10 @@ async fn a_call_outside_the_policy_is_denied_in_each_services_own_words() {
     assert_eq!(denied.code(), Some("AccessDeniedException"));
     assert_eq!(
         denied.message(),
-        Some("User: bob is not authorized to perform: dynamodb:PutItem on resource: arn:aws:any")
+        Some(
+            "User: arn:aws:sts::000000000000:assumed-role/bob is not authorized to perform: dynamodb:PutItem on resource: \
+             arn:aws:any because no identity-based policy allows it"
+        )
     );
 
     let sqs = aws_sdk_sqs::Client::new(&bob);

@@ -155,7 +155,7 @@ async fn a_schedule_changed_while_it_fires_keeps_its_new_time() {
 }
 
 #[tokio::test]
-async fn a_retry_policy_says_when_to_give_up() {
+async fn a_retry_policy_has_defaults_and_limits() {
     let (cloud, _) = driven();
     let plain = definition("at(2026-11-16T12:00:05)", json!({}));
     assert_eq!((plain.target.maximum_retry_attempts(), plain.target.maximum_event_age_s()), (185, 86_400));

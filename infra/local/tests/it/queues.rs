@@ -180,6 +180,46 @@ async fn provisioning_again_keeps_what_is_there() {
 }
 
 #[tokio::test]
+async fn a_table_that_changed_in_the_template_is_refused() {
+    let (cloud, _) = driven();
+    cloud.provision(&stack("30")).await.expect("a first time");
+    let refused = "table orders has other keys, indexes or stream than the template says: start over with --fresh";
+    let stream = serde_json::json!({"StreamEnabled": true, "StreamViewType": "NEW_IMAGE"});
+    let keys = serde_json::json!([{"AttributeName": "pk", "KeyType": "HASH"}]);
+    let index = serde_json::json!([{"IndexName": "by-pk", "KeySchema": keys, "Projection": {"ProjectionType": "ALL"}}]);
+    let other = serde_json::json!([{"AttributeName": "id", "KeyType": "HASH"}]);
+    for (property, value) in [("StreamSpecification", stream), ("GlobalSecondaryIndexes", index), ("KeySchema", other)]
+    {
+        let mut changed = stack("30");
+        changed.tables[0].create[property] = value;
+        let error = cloud.provision(&changed).await.expect_err("another table");
+        assert_eq!(error.to_string(), refused, "{property}");
+    }
+    // Absent and empty are the same.
+    let mut same = stack("30");
+    same.tables[0].create["GlobalSecondaryIndexes"] = serde_json::json!([]);
+    same.tables[0].create["StreamSpecification"] = serde_json::json!({"StreamEnabled": false});
+    cloud.provision(&same).await.expect("the same table");
+}
+
+#[tokio::test]
+async fn a_message_that_stays_in_sight_comes_once_in_a_receive() {
+    let (cloud, _) = driven();
+    cloud.sqs.create_queue("orders", BTreeMap::new()).await.expect("a queue");
+    for body in ["a", "b"] {
+        cloud.sqs.send("orders", Outgoing::text(body)).await.expect("sent");
+        cloud.clock.advance(Duration::from_millis(1));
+    }
+    let at_once = Receive { visibility_s: Some(0), ..Receive::default() };
+    for times in 1..=2 {
+        let messages = cloud.sqs.receive("orders", at_once).await.expect("a receive");
+        let bodies: std::collections::BTreeSet<&str> = messages.iter().map(|message| message.body.as_str()).collect();
+        assert_eq!((bodies.len(), messages.len()), (2, 2));
+        assert!(messages.iter().all(|message| message.receive_count == times));
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_provisioned_is_named() {
     let (cloud, _) = driven();
     let error = cloud.provision(&stack("-1")).await.expect_err("a bad attribute");

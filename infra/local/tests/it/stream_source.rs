@@ -70,7 +70,7 @@ fn batches(events: &crate::recorder::Events) -> Vec<Vec<String>> {
     events.lock().unwrap().iter().map(keys).collect()
 }
 
-/// Steps, a second apart, until there is nothing to do.
+/// Steps until there is nothing to do, each later than the longest wait before a retry.
 async fn settle(cloud: &Cloud, consumer: &StreamConsumer) {
     for _ in 0..100 {
         seconds(cloud, 31);

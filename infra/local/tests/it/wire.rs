@@ -66,11 +66,11 @@ async fn another_transaction_can_have_the_item() {
     let codes: Vec<_> = cancelled.cancellation_reasons().iter().filter_map(|reason| reason.code()).collect();
     assert_eq!(codes, ["TransactionConflict", "None"]);
 
-    let (_, client) = with_first_put(Fault::TransactionConflict).await;
-    match put(&client).send().await {
-        Ok(_) => {}
-        Err(error) => assert_eq!(error.code(), Some("TransactionConflictException")),
-    }
+    let (wire, client) = with_first_put(Fault::TransactionConflict).await;
+    let error = put(&client).send().await.expect_err("a conflict, which is not tried again either");
+    assert_eq!(error.code(), Some("TransactionConflictException"));
+    let calls: Vec<_> = wire.calls().iter().map(|call| (call.fault, call.status)).collect();
+    assert_eq!(calls, [(Fault::TransactionConflict, Some(400))]);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! forgets them). It never throttles and never reports a transaction conflict; [`crate::wire`] injects those.
 
 mod operations;
+mod shape;
 mod streams;
 mod tokens;
 
@@ -21,6 +22,7 @@ use futures::FutureExt as _;
 use http::{Response, StatusCode};
 use tokio::sync::watch;
 
+pub(crate) use streams::shard_id;
 pub use streams::{SequenceNumber, StreamRecord};
 
 use super::OpenError;
@@ -28,6 +30,7 @@ use super::answer::{Consumed, Service, respond_text};
 use super::database::make_durable;
 use super::worker::{Stopped, Worker};
 use crate::clock::Clock;
+use shape::TableShape;
 use tokens::Tokens;
 
 /// Its name in the data directory.
@@ -132,10 +135,12 @@ impl DynamoDb {
         self.written.subscribe()
     }
 
-    /// Whether there is a table of that name.
-    pub async fn table_exists(&self, table: &str) -> Result<bool, DynamoError> {
-        let table = table.to_owned();
-        Ok(self.worker.run(move |engine| engine.storage.table_exists(&table)).await??)
+    /// Whether the table that a `CreateTable` request names has the keys, the indexes and the stream that it asks for;
+    /// `None` if there is no such table.
+    pub(crate) async fn fits(&self, request: &serde_json::Value) -> Result<Option<bool>, DynamoError> {
+        let table = request.get("TableName").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        let kept = self.worker.run(move |engine| engine.storage.get_table_metadata(&table)).await??;
+        Ok(kept.map(|kept| TableShape::kept(&kept) == TableShape::asked(request)))
     }
 
     /// Everything in a table, each row as DynamoDB's JSON under its key, for whoever watches from outside: a client asks by `Scan`.

@@ -12,17 +12,7 @@ const ENGINE_ARN: &str = "arn:aws:dynamodb:dynoxide:";
 
 /// Whether an operation may change items, and so a stream.
 pub(super) fn writes(operation: &str) -> bool {
-    matches!(
-        operation,
-        "PutItem"
-            | "UpdateItem"
-            | "DeleteItem"
-            | "BatchWriteItem"
-            | "TransactWriteItems"
-            | "ExecuteStatement"
-            | "ExecuteTransaction"
-            | "BatchExecuteStatement"
-    )
+    matches!(operation, "PutItem" | "UpdateItem" | "DeleteItem" | "BatchWriteItem" | "TransactWriteItems")
 }
 
 /// Reads a request.

@@ -16,6 +16,11 @@ const KEPT_S: i64 = 86_400;
 pub struct SequenceNumber(String);
 
 impl SequenceNumber {
+    /// A place before every record: where a reader starts that saw the stream while it was empty.
+    pub(crate) fn before_all() -> Self {
+        Self("0".repeat(21))
+    }
+
     /// Reads what [`std::fmt::Display`] wrote. `None` if it is not a number of AWS's length.
     pub fn parse(text: &str) -> Option<Self> {
         let good = (21..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -59,7 +64,7 @@ impl DynamoDb {
         let last = self
             .worker
             .run(move |engine| {
-                let shard = streams::shard_id(&table);
+                let shard = shard_id(&table);
                 let (_, last) = engine.storage.get_shard_sequence_range(&table, &shard)?;
                 let Some(last) = last.and_then(|last| last.parse::<i64>().ok()) else {
                     return Ok(Vec::new());
@@ -73,8 +78,15 @@ impl DynamoDb {
     }
 }
 
+/// The name of a table's only shard.
+pub(crate) fn shard_id(table: &str) -> String {
+    streams::shard_id(table)
+}
+
 fn read(engine: &Engine, table: &str, after: Option<String>, limit: usize) -> dynoxide::Result<Vec<Record>> {
-    let shard = streams::shard_id(table);
+    let shard = shard_id(table);
+    // The engine takes only numbers that it could have given.
+    let after = after.filter(|after| *after != SequenceNumber::before_all().0);
     let kind = if after.is_some() { "AFTER_SEQUENCE_NUMBER" } else { "TRIM_HORIZON" };
     let request = GetShardIteratorRequest {
         stream_arn: streams::stream_arn(table, "latest"),
@@ -143,6 +155,9 @@ mod tests {
     #[test]
     fn a_sequence_number_is_a_long_number() {
         assert!(SequenceNumber::parse("100000000000000000005").is_some());
+        let before_all = SequenceNumber::before_all();
+        assert_eq!(SequenceNumber::parse(&before_all.to_string()).as_ref(), Some(&before_all));
+        assert!(Some(before_all) < SequenceNumber::parse("100000000000000000000"));
         for bad in ["5", "", "10000000000000000000x"] {
             assert_eq!(SequenceNumber::parse(bad), None, "{bad}");
         }

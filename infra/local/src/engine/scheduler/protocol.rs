@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{DEFAULT_GROUP, Definition, Group, Schedule, Scheduler, SchedulerError};
 use crate::engine::answer::respond;
+use crate::percent::percent_decode;
 
 /// The operation that a method and a path name.
 pub(crate) fn operation_of(method: &Method, path: &str) -> Option<&'static str> {
@@ -54,7 +55,7 @@ impl Scheduler {
     /// Answers one request of Scheduler's REST protocol.
     pub(crate) async fn call(&self, request: &Request<Bytes>) -> Response<Bytes> {
         let operation = operation_of(request.method(), request.uri().path()).unwrap_or("");
-        let name = decode(split(request.uri().path()).1.unwrap_or(""));
+        let name = percent_decode(split(request.uri().path()).1.unwrap_or(""));
         let query = parse_query(request.uri().query().unwrap_or(""));
         match self.dispatch(operation, &name, &query, request.body()).await {
             Ok(answer) => respond(StatusCode::OK, "application/json", &answer),
@@ -186,28 +187,5 @@ fn group_json(group: &Group) -> Value {
 
 fn parse_query(query: &str) -> BTreeMap<String, String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (decode(name), decode(value))).collect()
-}
-
-/// Percent-decodes; what is not well-formed stays as it is.
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut ahead = rest.clone();
-            let digits = (ahead.next().and_then(hex_digit), ahead.next().and_then(hex_digit));
-            if let (Some(high), Some(low)) = digits {
-                bytes.push(high * 16 + low);
-                rest = ahead;
-                continue;
-            }
-        }
-        bytes.push(byte);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    pairs.map(|(name, value)| (percent_decode(name), percent_decode(value))).collect()
 }

@@ -123,12 +123,16 @@ pub(super) fn receive(
          FROM messages WHERE queue = ?1 AND visible_ms <= ?2 ORDER BY visible_ms, id LIMIT ?3",
     )?;
     let mut rows = found.query(params![queue.id, now_ms, LOOKED_AT])?;
-    let (mut taken, mut moved_to) = (Vec::new(), None);
+    let (mut taken, mut moved_to) = (Vec::<Received>::new(), None);
     while let Some(row) = rows.next()? {
         if taken.len() >= max {
             break;
         }
         let mut message = read_message(row)?;
+        // Taken for no time at all, it is found again further on: the query goes on through what changes under it.
+        if taken.iter().any(|before| before.row == message.row) {
+            continue;
+        }
         if message.sent_ms <= expired_ms {
             db.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([message.row])?;
             continue;

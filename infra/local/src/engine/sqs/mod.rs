@@ -227,12 +227,6 @@ impl Sqs {
         queue::name_in_arn(arn_or_url).unwrap_or_else(|| queue::name_in_url(arn_or_url))
     }
 
-    /// Tells of every arrival in `queue`: a message sent, or back in sight by a visibility change or a move. A message
-    /// that comes back into sight by time alone is not announced; see [`Sqs::next_visible_ms`].
-    pub fn arrivals(&self, queue: &str) -> watch::Receiver<u64> {
-        self.door(queue).arrivals.subscribe()
-    }
-
     fn door(&self, queue: &str) -> Door {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         doors.entry(queue.to_owned()).or_default().clone()
@@ -305,12 +299,6 @@ impl Sqs {
             self.announce(&dead_letters);
         }
         Ok((taken, wait_s, next_ms))
-    }
-
-    /// When the next message of `queue` that is out of sight comes back into it.
-    pub async fn next_visible_ms(&self, queue: &str) -> Result<Option<i64>, SqsError> {
-        let (name, now_ms) = (queue.to_owned(), self.clock.now_ms());
-        self.database.transaction(move |db| messages::next_visible_ms(db, &Queue::find(db, &name)?, now_ms)).await
     }
 
     /// Deletes a message by the receipt handle of its latest receive. An older handle changes nothing, and is no error.

@@ -7,7 +7,6 @@ use rusqlite::{Transaction, params};
 
 use super::queue::{self, Queue};
 use super::{Sqs, SqsError, messages};
-use crate::engine::Stopped;
 
 /// A queue can be purged once in this time.
 const PURGE_EVERY_MS: i64 = 60_000;
@@ -147,7 +146,7 @@ impl Sqs {
     }
 
     /// Drops every message past its queue's retention, received or not.
-    pub(crate) async fn sweep_expired(&self) -> Result<(), Stopped> {
+    pub(crate) async fn sweep_expired(&self) {
         let now_ms = self.clock.now_ms();
         let swept = self
             .database
@@ -161,7 +160,6 @@ impl Sqs {
         if let Err(error) = swept {
             tracing::error!(%error, "expired messages were not dropped");
         }
-        Ok(())
     }
 }
 

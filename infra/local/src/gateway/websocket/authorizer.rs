@@ -5,6 +5,7 @@ use http::request::Parts;
 use serde_json::{Map, Value};
 
 use crate::gateway::text::query_pairs;
+use crate::iam::like;
 
 /// What an authorizer's answer means.
 #[derive(Debug, PartialEq)]
@@ -70,9 +71,9 @@ fn names(statement: &Value, field: &str, wanted: &str) -> bool {
     let ignore_case = field == "Action";
     let matches = |pattern: &str| {
         if ignore_case {
-            wildcard(&pattern.to_ascii_lowercase(), &wanted.to_ascii_lowercase())
+            like(&pattern.to_ascii_lowercase(), &wanted.to_ascii_lowercase())
         } else {
-            wildcard(pattern, wanted)
+            like(pattern, wanted)
         }
     };
     match statement.get(field) {
@@ -80,33 +81,6 @@ fn names(statement: &Value, field: &str, wanted: &str) -> bool {
         Some(Value::Array(patterns)) => patterns.iter().filter_map(Value::as_str).any(matches),
         _ => false,
     }
-}
-
-/// `*` is any text, `?` any one character.
-fn wildcard(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut at, mut of, mut retry) = (0, 0, None);
-    while let Some(letter) = text.get(at) {
-        match pattern.get(of) {
-            Some('*') => {
-                retry = Some((of, at));
-                of += 1;
-            }
-            Some(wanted) if *wanted == '?' || wanted == letter => {
-                at += 1;
-                of += 1;
-            }
-            // What came after the last star does not fit here: let the star take one character more.
-            _ => match retry {
-                Some((star, from)) => {
-                    retry = Some((star, from + 1));
-                    (at, of) = (from + 1, star + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(of..).is_none_or(|rest| rest.iter().all(|letter| *letter == '*'))
 }
 
 #[cfg(test)]

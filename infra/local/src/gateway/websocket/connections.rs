@@ -13,10 +13,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::MAX_MESSAGE_BYTES;
 use crate::gateway::answer;
-use crate::gateway::text::{percent_decode, rfc3339};
+use crate::gateway::text::rfc3339;
+use crate::percent::percent_decode;
 
 /// So many WebSockets at once: far above a trial on one machine, below what would use up its sockets.
-pub const MAX_CONNECTIONS: usize = 10_000;
+const MAX_CONNECTIONS: usize = 10_000;
 /// Messages that wait for a slow client; a sender waits when there are more.
 const OUTBOX: usize = 64;
 

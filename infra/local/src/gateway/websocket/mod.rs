@@ -20,7 +20,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub use connections::{Connections, MAX_CONNECTIONS};
+pub use connections::Connections;
 
 use super::answer;
 use super::text::Ids;

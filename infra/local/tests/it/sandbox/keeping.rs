@@ -58,7 +58,7 @@ async fn the_same_calls_make_the_same_numbers() {
             let paid = merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
             seen.push((started.created, paid.id, paid.transaction));
         }
-        let notices: Vec<_> = merchant.take_notices().await.into_iter().map(|notice| notice.id).collect();
+        let notices: Vec<_> = merchant.take_notices().await.into_iter().map(|notice| notice.transaction).collect();
         (seen, notices)
     };
     assert_eq!(run().await, run().await);
