@@ -21,7 +21,7 @@ export function chart(title, series, { stacked = false, span = 300000, whole = f
   const summary = h("title");
   const svg = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title }, summary, ...paths, ...lines.flatMap(({ label, line }) => [line, label]), ...ends);
   const legend = h("span", { class: "legend" }, series.map((one) => h("span", { class: `c-${one.colour}` }, one.name)));
-  const figure = h("figure", { class: "chart", style: undefined }, h("figcaption", {}, title, legend), svg);
+  const figure = h("figure", { class: "chart" }, h("figcaption", {}, title, legend), svg);
   figure.style.margin = "0";
   figure.draw = (points, now, format = number) => {
     const begin = now - span;

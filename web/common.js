@@ -4,10 +4,10 @@
 // ── Building pages ───────────────────────────────────────────────────────────────────────────────────────────────
 /** An element: h("button", {class: "buy", onclick: f}, "Buy"). Text children are text, never markup. */
 export function h(tag, props = {}, ...children) {
-  const svg = ["svg", "path", "g", "line", "text", "rect", "circle", "polyline", "title"].includes(tag) && props.svg !== false;
+  const svg = ["svg", "path", "g", "line", "text", "rect", "circle", "polyline", "title"].includes(tag);
   const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
-    if (name === "svg" || value === undefined || value === null || value === false) continue;
+    if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name in element && !svg && !name.startsWith("aria") && name !== "list" && name !== "form") element[name] = value;
     else element.setAttribute(name === "class" ? "class" : name, value === true ? "" : value);
@@ -64,18 +64,21 @@ const PROBLEMS = {
     PAUSED: "The sale is paused for a moment.", SOLD_OUT: "Sold out. Units may come back.", DUPLICATE_ORDER: "You have an order of this already.",
     LIMIT_EXCEEDED: "That is more than one buyer may have.", WRONG_STATE: "Not possible as things stand.", IDEMPOTENCY_MISMATCH: "Please try again.",
     INVALID: "Something in the form is not right.", TOO_LARGE: "That is too much.", RATE_LIMITED: "Too fast. Please wait a moment.",
-    UNAVAILABLE: "Not possible right now. Please try again in a moment.", OFFLINE: "No connection. Trying again…",
+    UNAVAILABLE: "Not possible right now. Please try again in a moment.", OFFLINE: "No connection. Trying again…", SIGN_IN_FAILED: "Signing in did not work.",
   },
   zh: {
     UNAUTHENTICATED: "请先登录。", FORBIDDEN: "没有权限。", NOT_FOUND: "没有找到。", UNKNOWN_SALE: "没有这场活动。", UNKNOWN_ITEM: "没有这件商品。",
     UNKNOWN_ORDER: "没有这个订单。", NOT_STARTED: "活动尚未开始。", ENDED: "活动已结束。", PAUSED: "活动暂停中，请稍候。", SOLD_OUT: "已抢光，可能还有返场。",
     DUPLICATE_ORDER: "您已有该商品的订单。", LIMIT_EXCEEDED: "超过每人限购数量。", WRONG_STATE: "当前状态不允许此操作。", IDEMPOTENCY_MISMATCH: "请再试一次。",
     INVALID: "填写内容有误。", TOO_LARGE: "内容过大。", RATE_LIMITED: "操作太快，请稍候。", UNAVAILABLE: "暂时无法完成，请稍后再试。", OFFLINE: "网络中断，正在重试…",
+    SIGN_IN_FAILED: "登录未成功。",
   },
 };
 
 /** What a problem means to the person in front of the page. */
 export function sayProblem(problem) {
+  // Only the issuer knows why: in its own words.
+  if (problem.code === "SIGN_IN_FAILED") return `${PROBLEMS[language].SIGN_IN_FAILED} ${problem.detail}`;
   return PROBLEMS[language][problem.code] || problem.detail || PROBLEMS[language].UNAVAILABLE;
 }
 
@@ -151,11 +154,18 @@ export async function signInLocally(role, name, scope) {
 }
 
 const base64url = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
-const provider = () => fetch(`${config.issuer.replace(/\/$/, "")}/.well-known/openid-configuration`).then((answer) => answer.json());
+const provider = async () => {
+  const answer = await fetch(`${config.issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
+  if (!answer.ok) throw new Error(`${config.issuer}: ${answer.status}`);
+  return answer.json();
+};
+const signInFailed = (error) => ({ code: "SIGN_IN_FAILED", detail: error.message });
 const redirectUri = () => location.origin + location.pathname;
 
-/** Sends the browser to the shop's own sign-in. It comes back to this page. */
-export async function signInAtIssuer(role, scope) {
+/** Sends the browser to the shop's own sign-in. It comes back to this page. Throws the problem if there is no way there. */
+export const signInAtIssuer = (role, scope) => goToIssuer(role, scope).catch((error) => { throw signInFailed(error); });
+
+async function goToIssuer(role, scope) {
   const verifier = base64url(crypto.getRandomValues(new Uint8Array(32)));
   const state = base64url(crypto.getRandomValues(new Uint8Array(16)));
   store.setItem("seckill.pkce", JSON.stringify({ verifier, state, role }));
@@ -168,13 +178,20 @@ export async function signInAtIssuer(role, scope) {
 async function finishSignIn() {
   const query = new URLSearchParams(location.search);
   const begun = JSON.parse(store.getItem("seckill.pkce") || "null");
-  if (!query.has("code") || !begun || query.get("state") !== begun.state) return;
+  if (!(query.has("code") || query.has("error")) || !begun || query.get("state") !== begun.state) return;
+  // A code is good once: whatever comes of it, loading the page again must not send it again.
   store.removeItem("seckill.pkce");
+  history.replaceState(null, "", redirectUri());
+  if (query.has("error")) throw new Error(query.get("error_description") || query.get("error"));
   const { token_endpoint: endpoint } = await provider();
   const body = new URLSearchParams({ grant_type: "authorization_code", code: query.get("code"), client_id: config.clientId, redirect_uri: redirectUri(), code_verifier: begun.verifier });
   const answer = await fetch(endpoint, { method: "POST", body });
-  if (answer.ok) store.setItem(`seckill.${begun.role}`, (await answer.json()).access_token);
-  history.replaceState(null, "", redirectUri());
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(said.error_description || said.error || `${endpoint}: ${answer.status}`);
+  store.setItem(`seckill.${begun.role}`, said.access_token);
+  if (session(begun.role)) return;
+  signOut(begun.role);
+  throw new Error(`${config.issuer}: the access token is not a JWT with a sub, or has expired`);
 }
 
 // ── The server's clock ───────────────────────────────────────────────────────────────────────────────────────────
@@ -190,7 +207,8 @@ export const clock = {
     clock.skew = Date.parse(serverNow) - (sent + received) / 2;
   },
 };
-if (!isLocal) await finishSignIn().catch(() => {});
+/** What kept somebody who comes back from the issuer from being signed in, as a problem; null: nothing did. */
+export const signInProblem = isLocal ? null : await finishSignIn().then(() => null, signInFailed);
 
 // ── The API ──────────────────────────────────────────────────────────────────────────────────────────────────────
 /** Calls the API. Answers with the body; throws the problem: {status, code, detail, retryAfter, errors, …}. */
@@ -247,21 +265,25 @@ export function follow(token, hear, onState) {
   let socket = null;
   let stopped = false;
   let failures = 0;
+  // Whoever stops it has signed out: what was under way then is not for the next one's eyes.
   const take = (order) => {
+    if (stopped) return;
     if ((versions.get(order.orderId) ?? -1) > order.version) return;
     versions.set(order.orderId, order.version);
     hear(order);
   };
+  const tell = (link) => { if (!stopped) onState(link); };
   const ask = async () => {
     const { orders } = await call("GET", "/orders", { token });
     orders.reverse().forEach(take);
   };
   const connect = async () => {
     const { ticket } = await call("POST", "/ws-ticket", { token });
+    if (stopped) return;
     await new Promise((opened, failed) => {
       const separator = wsUrl.includes("?") ? "&" : "?";
       const next = new WebSocket(`${wsUrl}${separator}token=${encodeURIComponent(ticket)}`);
-      next.onopen = () => { socket = next; opened(); };
+      next.onopen = () => { if (stopped) { next.close(); } else { socket = next; opened(); } };
       next.onerror = failed;
       next.onclose = () => { if (socket === next) socket = null; failed(); };
       next.onmessage = (event) => {
@@ -275,21 +297,21 @@ export function follow(token, hear, onState) {
       try {
         await connect();
         failures = 0;
-        onState("push");
+        tell("push");
         // Idle connections are closed after ten minutes; whatever is said asks for the state again, in case something was missed.
         for (let quiet = 0; socket && !stopped; quiet += 1) {
           await sleep(1000);
           if (quiet % 240 === 239 && socket) socket.send("{}");
         }
       } catch (problem) {
-        if (problem && problem.status === 401) { onState("signed-out"); return; }
+        if (problem && problem.status === 401) { tell("signed-out"); return; }
         failures += 1;
       }
       if (stopped) return;
-      onState("poll");
+      tell("poll");
       let wait = Math.min(1000 * 2 ** failures, 30000);
       try { await ask(); } catch (problem) {
-        if (problem.status === 401) { onState("signed-out"); return; }
+        if (problem.status === 401) { tell("signed-out"); return; }
         wait = Math.max(wait, (problem.retryAfter || 0) * 1000);
       }
       await sleep(around(wait));

@@ -1,7 +1,7 @@
 // The operator's console: set a sale up, run it, watch it, prove it, and look after what could not be handled.
 import {
   $, announce, call, callPatiently, chooseLanguage, clock, config, duration, h, isLocal, language, localTime, money, newKey, number, sayProblem, session, setText,
-  signInAtIssuer, signInLocally, signOut, sleep, toast, words,
+  signInAtIssuer, signInLocally, signInProblem, signOut, sleep, toast, words,
 } from "/common.js";
 import { chart } from "/charts.js";
 
@@ -18,8 +18,8 @@ const say = words({
     runAudit: "Audit now", auditGood: "Everything adds up: free + held + sold = total, drift 0.", auditBad: "Something does not add up.", drift: "Drift", findings: "Findings", none: "none", item: "Item",
     lettersNone: "Nothing is waiting for a person.", letters: "Letters: {n}", remedy: "Sent again, it is {remedy}.", redrive: "Send again", redriven: "{n} handled.", reason: "Why", refresh: "Look again", body: "What it says",
     saleName: "Name", startsAt: "Starts", endsAt: "Ends", paymentWindow: "Seconds to pay", cooldown: "Cool-down of a buyer (ms)", rate: "Presses a second for one item (empty: no limit)",
-    items: "Items", itemId: "Item id", itemName: "Name", price: "Price", originalPrice: "Price otherwise", currency: "Currency", stock: "Stock", limit: "Per person", pointsPrice: "In points (optional)",
-    addItem: "Add an item", removeItem: "Remove", save: "Save", create: "Create", discard: "Discard", state: "State", laidOut: "Laid out", buckets: "buckets", key: "Sale id",
+    itemId: "Item id", itemName: "Name", price: "Price", originalPrice: "Price otherwise", currency: "Currency", stock: "Stock", limit: "Per person", pointsPrice: "In points (optional)",
+    addItem: "Add an item", removeItem: "Remove", save: "Save", create: "Create", discard: "Discard", laidOut: "Laid out", buckets: "buckets", key: "Sale id",
   },
   zh: {
     title: "控制台", skip: "跳到活动", signIn: "登录", signOut: "退出", name: "您的名字", nameHint: "任意名字：这是本地系统。", needSignIn: "请以运营身份登录，以创建和观察活动。",
@@ -33,13 +33,13 @@ const say = words({
     runAudit: "立即对账", auditGood: "账目相符：可售 + 锁定 + 已售 = 总数，偏差 0。", auditBad: "账目不符。", drift: "偏差", findings: "发现", none: "无", item: "商品",
     lettersNone: "没有需要人工处理的消息。", letters: "{n} 条", remedy: "重发结果：{remedy}。", redrive: "重新发送", redriven: "已处理 {n} 条。", reason: "原因", refresh: "刷新", body: "内容",
     saleName: "名称", startsAt: "开始", endsAt: "结束", paymentWindow: "付款时限（秒）", cooldown: "买家冷却（毫秒）", rate: "单品每秒请求上限（空：不限）",
-    items: "商品", itemId: "商品编号", itemName: "名称", price: "价格", originalPrice: "原价", currency: "币种", stock: "库存", limit: "每人限购", pointsPrice: "积分价（可选）",
-    addItem: "添加商品", removeItem: "移除", save: "保存", create: "创建", discard: "放弃", state: "状态", laidOut: "已铺开", buckets: "个桶", key: "活动编号",
+    itemId: "商品编号", itemName: "名称", price: "价格", originalPrice: "原价", currency: "币种", stock: "库存", limit: "每人限购", pointsPrice: "积分价（可选）",
+    addItem: "添加商品", removeItem: "移除", save: "保存", create: "创建", discard: "放弃", laidOut: "已铺开", buckets: "个桶", key: "活动编号",
   },
 });
 
 const SCOPE = "seckill/admin";
-const state = { user: session("operator"), sales: [], more: false, chosen: new URLSearchParams(location.search).get("sale"), tab: "live", history: new Map(), charts: null, live: null };
+const state = { user: session("operator"), sales: [], more: false, chosen: new URLSearchParams(location.search).get("sale"), tab: "live", history: new Map(), charts: null, restocks: new Map() };
 const api = (method, path, options = {}) => call(method, path, { ...options, token: state.user.token });
 const chosenSale = () => state.sales.find((sale) => sale.saleId === state.chosen);
 
@@ -90,7 +90,6 @@ function drawSide() {
 function choose(saleId, tab = "live") {
   state.chosen = saleId;
   state.tab = tab;
-  state.live = null;
   history.replaceState(null, "", `?sale=${encodeURIComponent(saleId)}`);
   drawSide();
   drawSale();
@@ -107,7 +106,7 @@ function drawSale() {
   const can = { DRAFT: ["preheat", "close"], READY: ["pause", "close"], PAUSED: ["resume", "close"], CLOSED: [] }[sale.state];
   const unfinished = sale.items.some((item) => item.laidOut < item.buckets);
   const actions = [
-    sale.state === "DRAFT" ? h("button", { type: "button", class: "quiet", "data-act": "edit", onclick: () => editSale(sale) }, say("edit")) : null,
+    sale.state !== "CLOSED" ? h("button", { type: "button", class: "quiet", "data-act": "edit", onclick: () => editSale(sale) }, say("edit")) : null,
     can.includes("preheat") || (unfinished && sale.state !== "CLOSED") ? button("preheat", null, "press buy") : null,
     can.includes("pause") && phase(sale) !== "ENDED" ? button("pause", say("askPause")) : null,
     can.includes("resume") && phase(sale) !== "ENDED" ? button("resume", null, "press buy") : null,
@@ -189,8 +188,13 @@ function livePanel(sale) {
 
 async function restock(item, form) {
   const quantity = Number(form.elements.quantity.value);
+  const path = `/admin/sales/${state.chosen}/items/${item.itemId}/restock`;
+  // What failed may have been added all the same: until it is said to be, the same units are asked for under the same key, however often it is pressed.
+  const wish = `${path} ${quantity}`;
+  if (!state.restocks.has(wish)) state.restocks.set(wish, newKey());
   try {
-    await callPatiently("POST", `/admin/sales/${state.chosen}/items/${item.itemId}/restock`, { token: state.user.token, key: newKey(), body: { quantity } }, 4);
+    await callPatiently("POST", path, { token: state.user.token, key: state.restocks.get(wish), body: { quantity } }, 4);
+    state.restocks.delete(wish);
     form.reset();
     toast(say("done"), "good");
     await loadSales();
@@ -231,7 +235,7 @@ async function look() {
   if (!state.user || !sale || state.tab !== "live" || sale.state === "DRAFT") return;
   try {
     const live = await api("GET", `/admin/sales/${sale.saleId}/live`);
-    if (live.saleId === state.chosen && state.tab === "live") { state.live = live; drawLive(live); }
+    if (live.saleId === state.chosen && state.tab === "live") drawLive(live);
   } catch (problem) {
     if (problem.status === 401) leave();
     await sleep((problem.retryAfter || 2) * 1000);
@@ -240,7 +244,6 @@ async function look() {
 
 // ── Set-up and audit ─────────────────────────────────────────────────────────────────────────────────────────────
 function setUpPanel(sale) {
-  const fact = (name, value) => h("div", { class: "tile" }, h("dt", {}, say(name)), h("dd", { class: "fact" }, value));
   const rows = sale.items.map((item) => h("tr", {}, h("td", {}, item.name, h("div", { class: "fine mono" }, item.itemId)), h("td", { class: "num" }, money(item.price, item.currency)), h("td", { class: "num" }, money(item.originalPrice, item.currency)),
     h("td", { class: "num" }, number(item.stock)), h("td", { class: "num" }, number(item.limitPerBuyer)), h("td", { class: "num" }, item.pointsPrice === null ? "–" : number(item.pointsPrice)), h("td", { class: "num" }, `${number(item.laidOut)} / ${number(item.buckets)} ${say("buckets")}`)));
   return h("div", {},
@@ -316,24 +319,27 @@ function field(name, key, props) {
   return box;
 }
 
-function itemFields(item, place) {
+/** Of what is on sale already, only the name can be changed: buyers have seen the rest, and stock is laid out for it. */
+function itemFields(item, place, isOnSale = false) {
+  const disabled = isOnSale;
   const name = (part) => `items[${place}].${part}`;
   const currency = item?.currency || "CNY";
   return {
-    itemId: field(name("itemId"), "itemId", { required: true, pattern: "[A-Za-z0-9_\\-]{1,32}", value: item?.itemId || `item-${place + 1}` }),
+    itemId: field(name("itemId"), "itemId", { disabled, required: true, pattern: "[A-Za-z0-9_\\-]{1,32}", value: item?.itemId || `item-${place + 1}` }),
     name: field(name("name"), "itemName", { required: true, maxLength: 128, value: item?.name || "" }),
-    price: field(name("price"), "price", { required: true, inputMode: "decimal", type: "number", min: 0, step: "any", value: item ? toMajor(item.price, currency) : "" }),
-    originalPrice: field(name("originalPrice"), "originalPrice", { inputMode: "decimal", type: "number", min: 0, step: "any", value: item ? toMajor(item.originalPrice, currency) : "" }),
-    currency: field(name("currency"), "currency", { required: true, pattern: "[A-Z]{3}", maxLength: 3, value: currency }),
-    stock: field(name("stock"), "stock", { required: true, type: "number", min: 0, step: 1, value: item?.stock ?? 100 }),
-    limitPerBuyer: field(name("limitPerBuyer"), "limit", { required: true, type: "number", min: 1, max: 100, step: 1, value: item?.limitPerBuyer ?? 1 }),
-    pointsPrice: field(name("pointsPrice"), "pointsPrice", { type: "number", min: 0, step: 1, value: item?.pointsPrice ?? "" }),
+    price: field(name("price"), "price", { disabled, required: true, inputMode: "decimal", type: "number", min: 0, step: "any", value: item ? toMajor(item.price, currency) : "" }),
+    originalPrice: field(name("originalPrice"), "originalPrice", { disabled, inputMode: "decimal", type: "number", min: 0, step: "any", value: item ? toMajor(item.originalPrice, currency) : "" }),
+    currency: field(name("currency"), "currency", { disabled, required: true, pattern: "[A-Z]{3}", maxLength: 3, value: currency }),
+    stock: field(name("stock"), "stock", { disabled, required: true, type: "number", min: 0, step: 1, value: item?.stock ?? 100 }),
+    limitPerBuyer: field(name("limitPerBuyer"), "limit", { disabled, required: true, type: "number", min: 1, max: 100, step: 1, value: item?.limitPerBuyer ?? 1 }),
+    pointsPrice: field(name("pointsPrice"), "pointsPrice", { disabled, type: "number", min: 0, step: 1, value: item?.pointsPrice ?? "" }),
   };
 }
 
 function editSale(sale) {
   const dialog = $("#dialog");
   dialog.className = "wide";
+  const isOnSale = Boolean(sale) && sale.state !== "DRAFT";
   const soon = new Date(clock.now() + 10 * 60000);
   soon.setSeconds(0, 0);
   const top = {
@@ -347,8 +353,8 @@ function editSale(sale) {
   let items = [];
   const list = h("div", { id: "item-fields" });
   const drawItems = () => list.replaceChildren(...items.map((fields, place) => h("fieldset", {}, h("legend", {}, `${say("item")} ${place + 1}`), h("div", { class: "fields" }, Object.values(fields)),
-    items.length > 1 ? h("div", { class: "actions" }, h("button", { type: "button", class: "quiet danger", onclick: () => { items = items.filter((one) => one !== fields); drawItems(); } }, say("removeItem"))) : null)));
-  items = (sale?.items || [null]).map((item, place) => itemFields(item, place));
+    items.length > 1 && !isOnSale ? h("div", { class: "actions" }, h("button", { type: "button", class: "quiet danger", onclick: () => { items = items.filter((one) => one !== fields); drawItems(); } }, say("removeItem"))) : null)));
+  items = (sale?.items || [null]).map((item, place) => itemFields(item, place, isOnSale));
   drawItems();
   const optional = (input) => (input.value.trim() === "" ? null : Number(input.value));
   const body = () => ({
@@ -386,7 +392,7 @@ function editSale(sale) {
   const form = h("form", { onsubmit: submit, id: "sale-form" },
     h("h2", { id: "form-title" }, sale ? sale.name : say("newSale")), h("div", { class: "fields" }, Object.values(top)), list, other,
     h("div", { class: "actions" },
-      h("button", { type: "button", class: "quiet", onclick: () => { items = [...items, itemFields(null, items.length)]; drawItems(); } }, `+ ${say("addItem")}`),
+      isOnSale ? null : h("button", { type: "button", class: "quiet", onclick: () => { items = [...items, itemFields(null, items.length)]; drawItems(); } }, `+ ${say("addItem")}`),
       h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, say("discard")),
       h("button", { type: "submit", class: "press buy", id: "save-sale" }, sale ? say("save") : say("create"))));
   dialog.setAttribute("aria-labelledby", "form-title");
@@ -403,7 +409,7 @@ function drawNav() {
 }
 
 function signIn() {
-  if (!isLocal) return signInAtIssuer("operator", `${config.scope || "openid"} ${SCOPE}`);
+  if (!isLocal) return signInAtIssuer("operator", `${config.scope || "openid"} ${SCOPE}`).catch(failed);
   const dialog = $("#dialog");
   dialog.className = "";
   const input = h("input", { id: "name", required: true, maxLength: 64, autocomplete: "username", value: "operator" });
@@ -442,6 +448,7 @@ document.title = `${config.shopName || "seckill 秒杀"} – ${say("title")}`;
 setText($("#brand"), say("title"));
 setText($("#skip"), say("skip"));
 enter();
+if (signInProblem) failed(signInProblem);
 setInterval(tick, 500);
 setInterval(() => { if (state.user && state.tab !== "letters" && !document.hidden) loadSales(); }, 10000);
 (async () => { for (;;) { await sleep(document.hidden ? 5000 : 1000); await look(); } })();

@@ -1,7 +1,7 @@
 // The storefront: sales with a countdown by the server's clock, one button for each item, and a buyer's orders as they change.
 import {
   $, announce, around, call, callPatiently, chooseLanguage, clock, config, duration, follow, h, isLocal, language, localTime, money, newKey, number,
-  sayProblem, session, setText, signInAtIssuer, signInLocally, signOut, sleep, toast, words,
+  sayProblem, session, setText, signInAtIssuer, signInLocally, signInProblem, signOut, sleep, toast, words,
 } from "/common.js";
 
 const say = words({
@@ -9,7 +9,7 @@ const say = words({
     title: "Flash sale", skip: "Skip to the sales", signIn: "Sign in", signOut: "Sign out", name: "Your name", nameHint: "Any name: this is the local system.",
     cancelDialog: "Close", noSales: "No sale is on or planned right now.", noSalesHint: "This page looks again by itself.", startsIn: "Starts in", endsIn: "Ends in",
     ended: "This sale is over", paused: "Paused for a moment", from: "from {time}", until: "until {time}", limit: "{n} per person", inStock: "In stock",
-    low: "Almost gone", soldOut: "Sold out", buy: "Buy now", buyFor: "Buy for {price}", soon: "Opens in {time}", opening: "Opening…", queueing: "In the queue…", queued: "In the queue – yours in a moment",
+    low: "Almost gone", soldOut: "Sold out", buy: "Buy now", soon: "Opens in {time}", opening: "Opening…", queueing: "In the queue…", queued: "In the queue – yours in a moment",
     yours: "Yours – pay by {time}", paid: "Paid – it is yours", refunding: "Refund under way", back: "Sold out – may come back", backHint: "Unpaid orders go back on sale. This page keeps looking.",
     over: "Over", quantity: "Quantity", fewer: "One fewer", more: "One more", orders: "Your orders", live: "Live", polling: "Reconnecting", order: "Order",
     s_QUEUED: "In the queue", s_PENDING_PAYMENT: "To be paid", s_PAID: "Paid", s_CLOSED: "Closed", s_FAILED: "Failed", s_REFUNDING: "Refund under way", s_REFUNDED: "Refunded",
@@ -17,24 +17,25 @@ const say = words({
     payWith: "Pay with", payBy: "Pay within", alipay: "Alipay", wechat: "WeChat Pay", "wechat-v2": "WeChat Pay v2", stripe: "Card (Stripe)", points: "{n} points",
     cancel: "Cancel order", refund: "Ask for a refund", cancelAsk: "Cancel this order? The unit goes back on sale.", refundAsk: "Return this order? The money goes back to you.",
     scan: "Scan to pay, or open the link.", goPay: "Pay on the provider's page.", open: "Open the payment page", yourPoints: "You have {n} points.", accepted: "It is held for you. Pay to keep it.", paidNow: "Paid. It is yours.",
-    closedNow: "The order is closed: {why}.", refundedNow: "Refunded.", again: "You can buy it again above.", off: "{n} % off", expired: "Please sign in again.",
+    closedNow: "The order is closed: {why}.", refundedNow: "Refunded.", off: "{n} % off", expired: "Please sign in again.",
   },
   zh: {
     title: "限时秒杀", skip: "跳到活动", signIn: "登录", signOut: "退出", name: "您的名字", nameHint: "任意名字：这是本地系统。", cancelDialog: "关闭",
     noSales: "目前没有活动。", noSalesHint: "本页面会自动刷新。", startsIn: "距开始", endsIn: "距结束", ended: "活动已结束", paused: "活动暂停中", from: "{time} 开始",
-    until: "{time} 结束", limit: "每人限购 {n} 件", inStock: "有货", low: "即将售罄", soldOut: "已抢光", buy: "立即抢购", buyFor: "{price} 立即抢购", soon: "{time} 后开抢", opening: "即将开抢…", queueing: "排队中…",
+    until: "{time} 结束", limit: "每人限购 {n} 件", inStock: "有货", low: "即将售罄", soldOut: "已抢光", buy: "立即抢购", soon: "{time} 后开抢", opening: "即将开抢…", queueing: "排队中…",
     queued: "排队中，马上就好", yours: "抢到了，请在 {time} 内付款", paid: "已付款，归您了", refunding: "退款中", back: "已抢光，可能返场", backHint: "未付款的订单会重新上架，本页面会持续关注。",
     over: "已结束", quantity: "数量", fewer: "减一件", more: "加一件", orders: "我的订单", live: "实时", polling: "重新连接中", order: "订单",
     s_QUEUED: "排队中", s_PENDING_PAYMENT: "待付款", s_PAID: "已付款", s_CLOSED: "已关闭", s_FAILED: "失败", s_REFUNDING: "退款中", s_REFUNDED: "已退款",
     r_TIMED_OUT: "超时未付款", r_CANCELLED: "已取消", r_PAYMENT_FAILED: "付款失败", r_CLAIM_LOST: "已被另一订单取代", r_UNKNOWN_ITEM: "商品已下架",
     payWith: "付款方式", payBy: "剩余付款时间", alipay: "支付宝", wechat: "微信支付", "wechat-v2": "微信支付 v2", stripe: "银行卡（Stripe）", points: "{n} 积分",
     cancel: "取消订单", refund: "申请退款", cancelAsk: "取消该订单？商品将重新上架。", refundAsk: "退货？款项将退还给您。", scan: "扫码付款，或打开链接。", goPay: "请在支付页面完成付款。", open: "打开付款页面",
-    yourPoints: "您有 {n} 积分。", accepted: "已为您锁定，请尽快付款。", paidNow: "付款成功，归您了。", closedNow: "订单已关闭：{why}。", refundedNow: "已退款。", again: "可以在上方再次抢购。", off: "省 {n}%", expired: "请重新登录。",
+    yourPoints: "您有 {n} 积分。", accepted: "已为您锁定，请尽快付款。", paidNow: "付款成功，归您了。", closedNow: "订单已关闭：{why}。", refundedNow: "已退款。", off: "省 {n}%", expired: "请重新登录。",
   },
 });
 
-const METHODS = ["alipay", "wechat", "stripe", "wechat-v2"];
-const state = { sales: [], orders: new Map(), presses: new Map(), payments: new Map(), points: null, user: session("buyer"), link: "", ticks: new Set() };
+// A provider that the shop has not set up is refused: config.json can name those that are.
+const METHODS = ["alipay", "wechat", "stripe", "wechat-v2"].filter((method) => !config.methods || config.methods.includes(method));
+const state = { sales: [], orders: new Map(), presses: new Map(), payments: new Map(), points: null, user: session("buyer"), link: "" };
 const itemKey = (saleId, itemId) => `${saleId}/${itemId}`;
 
 // ── Sales ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,10 +91,11 @@ function itemCard(sale, item) {
   const button = h("button", { class: "press", type: "button", onclick: () => button.act && button.act() });
   const hint = h("p", { class: "hint", "aria-live": "polite" });
   const titleId = `item-${sale.saleId}-${item.itemId}`;
+  const title = h("h3", { id: titleId });
   const card = h("article", { class: "item", "aria-labelledby": titleId, "data-item": item.itemId },
     picture(item),
     h("div", { class: "about" },
-      h("div", { class: "row" }, h("h3", { id: titleId }, item.name), chip),
+      h("div", { class: "row" }, title, chip),
       h("p", { class: "price" }, h("strong", {}, money(item.price, item.currency)),
         saved > 0 ? h("s", {}, money(item.originalPrice, item.currency)) : null,
         saved > 0 ? h("span", { class: "off" }, say("off", { n: saved })) : null),
@@ -104,6 +106,7 @@ function itemCard(sale, item) {
     const looks = { IN_STOCK: "inStock", LOW: "low", SOLD_OUT: "soldOut" }[nextItem.availability];
     chip.className = `chip ${looks}`;
     setText(chip, say(looks));
+    setText(title, nextItem.name);
     const wanted = buttonOf(nextSale, nextItem);
     button.act = wanted.act;
     button.className = `press ${wanted.kind}`;
@@ -134,9 +137,10 @@ function saleSection(sale) {
   const when = h("span", { class: "fine" });
   const grid = h("div", { class: "items" });
   const titleId = `sale-${sale.saleId}`;
+  const title = h("h2", { id: titleId });
   const section = h("section", { class: "sale", "aria-labelledby": titleId, "data-sale": sale.saleId },
     h("div", { class: "head" },
-      h("div", {}, h("h2", { id: titleId }, sale.name), when),
+      h("div", {}, title, when),
       h("div", { class: "countdown" }, label, left)),
     grid);
   section.cards = new Map();
@@ -152,6 +156,7 @@ function saleSection(sale) {
     const now = phase(next);
     const target = now === "SCHEDULED" ? next.startsAt : next.endsAt;
     section.dataset.phase = now;
+    setText(title, next.name);
     setText(when, now === "SCHEDULED" ? say("from", { time: localTime(next.startsAt) }) : say("until", { time: localTime(next.endsAt) }));
     setText(label, { SCHEDULED: say("startsIn"), OPEN: say("endsIn"), PAUSED: say("paused") }[now] || say("ended"));
     setText(left, ["SCHEDULED", "OPEN"].includes(now) ? duration(Date.parse(target) - clock.now()) : "");
@@ -210,19 +215,22 @@ async function buy(sale, item) {
     await signIn();
     if (!state.user) return;
   }
+  const user = state.user;
   const key = itemKey(sale.saleId, item.itemId);
   const quantity = quantityOf(key);
   // One name for this wish, however often it has to be sent.
   state.presses.set(key, { quantity, busy: true });
   drawSales();
   try {
-    const accepted = await callPatiently("POST", "/seckill", { token: state.user.token, key: newKey(), body: { saleId: sale.saleId, itemId: item.itemId, quantity } });
+    const accepted = await callPatiently("POST", "/seckill", { token: user.token, key: newKey(), body: { saleId: sale.saleId, itemId: item.itemId, quantity } });
+    if (state.user !== user) return;
     hear({ orderId: accepted.orderId, version: 0, saleId: sale.saleId, itemId: item.itemId, itemName: item.name, quantity, amount: item.price * quantity, currency: item.currency, status: accepted.status, reason: null, payBy: null, payment: null });
     toast(say("accepted"), "good");
     announce(say("accepted"));
     // Should the push not come, it is asked for.
     awaitOrder(accepted.orderId);
   } catch (problem) {
+    if (state.user !== user) return;
     if (problem.code === "SOLD_OUT") item.availability = "SOLD_OUT";
     if (problem.code === "DUPLICATE_ORDER" && state.feed) state.feed.ask();
     if (problem.status === 401) expire();
@@ -235,10 +243,11 @@ async function buy(sale, item) {
 }
 
 async function awaitOrder(orderId) {
+  const user = state.user;
   for (let wait = 1500; wait < 60000; wait *= 1.6) {
     await sleep(around(wait));
-    if (!state.user || state.orders.get(orderId)?.status !== "QUEUED") return;
-    try { hear(await call("GET", `/orders/${orderId}`, { token: state.user.token })); } catch (problem) { await sleep((problem.retryAfter || 0) * 1000); }
+    if (state.user !== user || state.orders.get(orderId)?.status !== "QUEUED") return;
+    try { hearFor(user, await call("GET", `/orders/${orderId}`, { token: user.token })); } catch (problem) { await sleep((problem.retryAfter || 0) * 1000); }
   }
 }
 
@@ -255,6 +264,11 @@ function hear(order) {
   if (order.status !== "PENDING_PAYMENT") state.payments.delete(order.orderId);
   drawOrders();
   drawSales();
+}
+
+/** An answer to somebody who has signed out meanwhile is not shown to whoever is here now. */
+function hearFor(user, order) {
+  if (state.user === user) hear(order);
 }
 
 const cards = new Map();
@@ -328,8 +342,10 @@ function payBox(order) {
 }
 
 async function pay(order, method) {
+  const user = state.user;
   try {
-    const payment = await callPatiently("POST", `/orders/${order.orderId}/payments`, { token: state.user.token, body: { method } }, 4);
+    const payment = await callPatiently("POST", `/orders/${order.orderId}/payments`, { token: user.token, body: { method } }, 4);
+    if (state.user !== user) return;
     // In the sandbox a code alone cannot be scanned: its page is where one pays.
     if (isLocal && !payment.payUrl) payment.payUrl = `/_sandbox/payments/${payment.paymentId}`;
     state.payments.set(order.orderId, payment);
@@ -341,8 +357,9 @@ async function pay(order, method) {
 
 async function act(order, what, question) {
   if (!window.confirm(question)) return;
+  const user = state.user;
   try {
-    hear(await callPatiently("POST", `/orders/${order.orderId}/${what}`, { token: state.user.token }, 4));
+    hearFor(user, await callPatiently("POST", `/orders/${order.orderId}/${what}`, { token: user.token }, 4));
     loadPoints();
   } catch (problem) {
     toast(problem.code === "WRONG_STATE" ? problem.detail : sayProblem(problem), "bad");
@@ -362,7 +379,12 @@ function tickOrders() {
 }
 
 async function loadPoints() {
-  try { state.points = (await call("GET", "/points", { token: state.user.token })).points; drawOrders(); } catch { state.points = null; }
+  const user = state.user;
+  if (!user) return;
+  const points = await call("GET", "/points", { token: user.token }).then((said) => said.points, () => null);
+  if (state.user !== user) return;
+  state.points = points;
+  drawOrders();
 }
 
 // ── Who is here ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -375,7 +397,7 @@ function drawNav() {
 }
 
 function signIn() {
-  if (!isLocal) return signInAtIssuer("buyer", config.scope || "openid");
+  if (!isLocal) return signInAtIssuer("buyer", config.scope || "openid").catch(notSignedIn);
   const dialog = $("#sign-in");
   const input = h("input", { id: "name", name: "name", required: true, maxLength: 64, autocomplete: "username", autocapitalize: "none", spellcheck: false });
   return new Promise((done) => {
@@ -400,6 +422,11 @@ function signIn() {
   });
 }
 
+function notSignedIn(problem) {
+  toast(sayProblem(problem), "bad");
+  announce(sayProblem(problem));
+}
+
 function enter() {
   state.user = session("buyer");
   drawNav();
@@ -418,6 +445,7 @@ function leave() {
   if (state.feed) state.feed.stop();
   state.feed = null;
   state.user = null;
+  state.points = null;
   state.orders.clear();
   state.payments.clear();
   drawNav();
@@ -436,5 +464,6 @@ setText($("#brand"), config.shopName || say("title"));
 setText($("#skip"), say("skip"));
 setText($("#foot"), isLocal ? "seckill 秒杀 · local cloud" : "");
 enter();
+if (signInProblem) notSignedIn(signInProblem);
 watchSales();
 setInterval(() => { drawSales(); tickOrders(); }, 250);

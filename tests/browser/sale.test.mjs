@@ -170,6 +170,22 @@ test("the console's figures and charts move, stock can be added, a pause stops t
   await operator.fill(`form:has([data-act="restock-phone"]) input`, "5");
   await operator.click('[data-act="restock-phone"]');
   await until("five more are free", 10, async () => (await free()) === was + 5);
+  // The answers about another five get lost: pressed again it is the same five, not five more.
+  const keys = [];
+  operator.on("request", (request) => { if (request.url().endsWith("/restock")) keys.push(request.headers()["idempotency-key"]); });
+  await operator.route("**/restock", async (route) => {
+    await route.fetch();
+    await route.abort();
+  });
+  await operator.fill(`form:has([data-act="restock-phone"]) input`, "5");
+  await operator.click('[data-act="restock-phone"]');
+  await until("it is given up", 30, async () => /No connection/.test(await operator.innerText("#toast")));
+  await operator.unroute("**/restock");
+  const tries = keys.length;
+  await operator.click('[data-act="restock-phone"]');
+  await until("it is done", 10, async () => /Done/.test(await operator.innerText("#toast")));
+  assert.ok(keys.length > tries && new Set(keys).size === 1, `one name for one wish: ${keys}`);
+  await until("five more are free, once", 10, async () => (await free()) === was + 10);
   await until("the chart moved", 10, async () => (await path()) !== before);
   // The line of presses leaves the floor: what the functions measured arrives here.
   const presses = operator.locator(".chart").nth(1).locator("path").first();
@@ -182,6 +198,14 @@ test("the console's figures and charts move, stock can be added, a pause stops t
   await pressSays(buyer, "phone", /Paused/, 10);
   await operator.click('[data-act="resume"]');
   await pressSays(buyer, "phone", /Buy now/, 10);
+
+  // A running sale gets another name; what is on sale in it stays.
+  await operator.click('[data-act="edit"]');
+  assert.ok(await operator.isDisabled('[name="items[0].price"]') && await operator.isEnabled('[name="items[0].name"]'));
+  await fill(operator, "name", "11.11 Late night");
+  await operator.click("#save-sale");
+  await until("the name is changed", 10, async () => (await operator.innerText("#sale-title")) === "11.11 Late night");
+  await until("the storefront says so", 15, async () => (await buyer.innerText(`[data-sale="${saleId}"] h2`)) === "11.11 Late night");
   await operator.click("#tab-audit");
   await operator.waitForSelector(".verdict");
   assert.match(await operator.innerText(".verdict"), /Everything adds up/);
@@ -210,17 +234,29 @@ test("what could not be handled is shown with its reason, and sent again", async
   await until("it was handled", 10, async () => /1 handled/.test(await operator.innerText("#toast")));
 });
 
-test("a buyer signs in where the shop says: authorization code with PKCE", async () => {
+const json = (route, body, status = 200) => route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) });
+
+/** Pages of a shop with a sign-in of its own, which sends the browser back with what `back` makes of what it was asked. */
+async function openWithIssuer(path, back, settings = {}) {
   const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
   const page = await context.newPage();
   const base = cloud.base;
-  const json = (route, body) => route.fulfill({ contentType: "application/json", body: JSON.stringify(body) });
-  await page.route("**/config.json", (route) => json(route, { shopName: "Shop", apiUrl: "", wsUrl: "", issuer: base, clientId: "pages", scope: "openid" }));
+  await page.route("**/config.json", (route) => json(route, { shopName: "Shop", apiUrl: "", wsUrl: "", issuer: base, clientId: "pages", scope: "openid", ...settings }));
   await page.route("**/.well-known/openid-configuration", (route) => json(route, { authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/oauth/token` }));
-  let asked;
   await page.route("**/authorize?*", (route) => {
-    asked = Object.fromEntries(new URL(route.request().url()).searchParams);
-    route.fulfill({ status: 302, headers: { location: `${asked.redirect_uri}?code=c0de&state=${asked.state}` } });
+    const asked = Object.fromEntries(new URL(route.request().url()).searchParams);
+    route.fulfill({ status: 302, headers: { location: `${asked.redirect_uri}?${new URLSearchParams(back(asked))}` } });
+  });
+  await page.goto(base + path);
+  return page;
+}
+
+test("a buyer signs in where the shop says: authorization code with PKCE", async () => {
+  let asked;
+  const base = cloud.base;
+  const page = await openWithIssuer("/", (question) => {
+    asked = question;
+    return { code: "c0de", state: asked.state };
   });
   await page.route("**/oauth/token", async (route) => {
     const sent = Object.fromEntries(new URLSearchParams(route.request().postData()));
@@ -229,12 +265,69 @@ test("a buyer signs in where the shop says: authorization code with PKCE", async
     const { token } = await fetch(`${base}/_local/token`, { method: "POST", body: JSON.stringify({ sub: "dana" }) }).then((answer) => answer.json());
     return json(route, { access_token: token });
   });
-  await page.goto(base);
   await page.click("#sign-in-button");
   await page.waitForSelector("#who");
   assert.equal(await page.innerText("#who"), "dana");
   assert.equal(asked.code_challenge_method, "S256");
   assert.equal(new URL(page.url()).search, "", "nothing of it stays in the address");
+  await page.context().close();
+});
+
+test("a sign-in that does not work says why", async () => {
+  const refused = (asked) => ({ error: "access_denied", error_description: "Not today.", state: asked.state });
+  const code = (asked) => ({ code: "c0de", state: asked.state });
+  const none = () => {};
+  for (const [back, answer, words] of [
+    [refused, none, /Not today/],
+    [code, (route) => json(route, { error: "invalid_grant" }, 400), /invalid_grant/],
+    [code, (route) => json(route, { access_token: "no JWT" }), /not a JWT/],
+    [code, (route) => route.abort(), /Signing in did not work/],
+  ]) {
+    for (const path of ["/", "/console"]) {
+      const page = await openWithIssuer(path, back);
+      await page.route("**/oauth/token", answer);
+      await page.click("#sign-in-button");
+      await until(`${path} says ${words}`, 10, async () => words.test(await page.innerText("#toast").catch(() => "")));
+      assert.equal(await page.locator(".who").count(), 0);
+      assert.equal(new URL(page.url()).search, "", "it is not tried again when the page is loaded again");
+      await page.context().close();
+    }
+  }
+});
+
+test("what was under way when a buyer signed out is not shown to the next one", async () => {
+  const page = await open("/");
+  await signIn(page, "eve");
+  await press(page, "mug").click();
+  await page.waitForSelector('[data-status="PENDING_PAYMENT"]');
+  await page.click("text=Sign out");
+  // The ticket of the next sign-in is on its way when the buyer leaves.
+  const late = [];
+  const hold = async (route) => {
+    const answer = await route.fetch();
+    await new Promise((go) => late.push(go));
+    await route.fulfill({ response: answer });
+  };
+  await page.route("**/ws-ticket", hold);
+  await signIn(page, "eve");
+  await until("a ticket is under way", 10, () => late.length > 0);
+  await page.click("text=Sign out");
+  late.forEach((go) => go());
+  await page.waitForTimeout(2000);
+  assert.equal(await page.locator(".order").count(), 0);
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
+test("only the ways to pay that the shop names are offered", async () => {
+  const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
+  const page = await context.newPage();
+  await page.route("**/config.json", (route) => json(route, { methods: ["stripe", "alipay"] }));
+  await page.goto(cloud.base);
+  await signIn(page, "fay");
+  await press(page, "mug").click();
+  await page.waitForSelector('[data-status="PENDING_PAYMENT"]');
+  assert.deepEqual(await page.locator(".way").evaluateAll((ways) => ways.map((way) => way.dataset.act)), ["alipay", "stripe"]);
   await context.close();
 });
 
