@@ -21,6 +21,8 @@ pub struct Books {
     pub ledger: BTreeMap<String, Vec<String>>,
     /// Points by buyer: (balance, frozen).
     pub accounts: BTreeMap<BuyerKey, (i64, i64)>,
+    /// Amount and currency of the entries that are about money, by order and name.
+    moved: BTreeMap<(String, String), (i64, String)>,
     /// The providers' own books.
     pub money: Vec<MoneyEntry>,
     /// Units sold, by order.
@@ -50,6 +52,8 @@ impl ClaimsRow {
 struct LedgerRow {
     order: String,
     entry: String,
+    amount: Option<i64>,
+    currency: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -75,7 +79,11 @@ impl World {
     pub async fn books(&self, offer: &Offer) -> Books {
         let names = self.names();
         let mut ledger: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut moved = BTreeMap::new();
         for row in self.rows::<LedgerRow>(&names.ledger).await {
+            if let (Some(amount), Some(currency)) = (row.amount, row.currency) {
+                moved.insert((row.order.clone(), row.entry.clone()), (amount, currency));
+            }
             ledger.entry(row.order).or_default().push(row.entry);
         }
         let mut books = Books {
@@ -92,6 +100,7 @@ impl World {
                 .map(|row| (row.buyer.clone(), row.claims()))
                 .collect(),
             ledger,
+            moved,
             accounts: self
                 .rows::<AccountRow>(&names.accounts)
                 .await
@@ -163,6 +172,10 @@ impl Books {
             let name = format!("{kind}#{}#{}", money.provider, money.transaction);
             if !log.contains(&name) {
                 return Err(format!("{name} is not in the log: {log:?}"));
+            }
+            let written = self.moved.get(&(order.id.to_string(), name.clone()));
+            if written != Some(&(money.amount, money.currency.clone())) {
+                return Err(format!("the log says {written:?} of {name}, and the provider {money:?}"));
             }
             match money.refund {
                 None => kept += money.amount,

@@ -48,14 +48,6 @@ impl Turns {
         })
     }
 
-    pub fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Who waits, once for each call.
     pub fn actors(&self) -> Vec<u64> {
         self.0.lock().unwrap().iter().map(|waiting| waiting.actor).collect()

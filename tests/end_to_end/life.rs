@@ -1,7 +1,5 @@
 //! A sale's life, as a buyer and an operator see it.
 
-use std::time::{Duration, Instant};
-
 use crate::shop::{Shop, press, status, until};
 use serde_json::json;
 
@@ -66,9 +64,7 @@ async fn cancel_gives_the_unit_back_and_a_sold_out_item_opens_within_two_seconds
 
     let cancelled = alice.post(&format!("/orders/{order}/cancel"), &json!({})).await;
     assert_eq!((cancelled.status, &cancelled.body["reason"]), (200, &json!("CANCELLED")), "{cancelled:?}");
-    let began = Instant::now();
     until(2, "bob buys after the cancel", async || (press(&bob, &sale).await.status == 202).then_some(())).await;
-    assert!(began.elapsed() < Duration::from_secs(2));
 
     until(5, "carol sees that it is sold out", async || {
         let carol = shop.buyer("carol").await;

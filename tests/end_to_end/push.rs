@@ -13,13 +13,13 @@ use crate::shop::{Shop, press, status, until};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-async fn ticket(buyer: &User) -> String {
+pub(crate) async fn ticket(buyer: &User) -> String {
     let made = buyer.post("/ws-ticket", &json!({})).await;
     assert_eq!(made.status, 201, "{made:?}");
     made.body["ticket"].as_str().unwrap().to_owned()
 }
 
-async fn open(shop: &Shop, token: &str) -> Result<Socket, Error> {
+pub(crate) async fn open(shop: &Shop, token: &str) -> Result<Socket, Error> {
     let url = format!("{}/ws?token={token}", shop.api.base_url.replacen("http", "ws", 1));
     connect_async(url).await.map(|(socket, _)| socket)
 }

@@ -34,7 +34,7 @@ fn the_codes_are_all_there() {
 }
 
 #[test]
-fn every_status_of_a_code_is_described_where_it_can_happen() {
+fn what_every_operation_can_answer_is_described() {
     for operation in operations().iter().filter(|operation| operation.scopes.is_some()) {
         let responses = &description()["paths"][&operation.path][operation.method.to_lowercase()]["responses"];
         for status in ["401", "429", "503"] {

@@ -84,7 +84,7 @@ async fn a_whole_life_costs_seven_write_units() {
 }
 
 #[tokio::test]
-async fn a_paid_life_costs_nine_write_units() {
+async fn a_paid_life_costs_nine_write_units_and_one_for_its_deadline() {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
     world.wire.forget_calls();

@@ -95,7 +95,7 @@ pub async fn run(options: Options) -> Result<(), Problem> {
     if let Some([before, after]) = options.compare.as_deref() {
         return report::compare(before, after);
     }
-    let mut report = Report::begin(&options.out, &beside()?)?;
+    let mut report = Report::begin(&options.out, &beside()?);
     report.print_head();
     for part in ALL.into_iter().filter(|part| options.only.is_empty() || options.only.contains(part)) {
         let section: Section = match part {

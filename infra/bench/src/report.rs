@@ -55,7 +55,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn begin(out: &Path, binaries: &Path) -> Result<Self, Problem> {
+    pub(crate) fn begin(out: &Path, binaries: &Path) -> Self {
         let profile = match binaries.file_name().and_then(|name| name.to_str()) {
             Some("debug") | None => "dev".to_owned(),
             Some(profile) => profile.to_owned(),
@@ -72,7 +72,7 @@ impl Report {
             Ok(bytes) => serde_json::from_slice(&bytes).ok(),
             Err(_) => None,
         };
-        Ok(Self { run: Run { profile, machine: machine(), command, sections: Vec::new() }, before })
+        Self { run: Run { profile, machine: machine(), command, sections: Vec::new() }, before }
     }
 
     pub(crate) fn print_head(&self) {

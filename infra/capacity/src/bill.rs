@@ -14,7 +14,9 @@ use crate::sale::Sale;
 use crate::simulate::{Capacity, Outcome};
 
 /// Gigabytes of a function, as the template says.
-const MEMORY_GB: f64 = 0.25;
+pub(crate) const MEMORY_GB: f64 = 0.25;
+/// Tables that the template warms: stock, claims and orders.
+pub(crate) const WARM_TABLES: f64 = 3.0;
 /// Sale and pages that each running function reads a second, beside what refusals read: the sale once a second, half a unit.
 const SALE_READS_PER_SECOND: f64 = 0.5;
 /// Provisioned concurrency is there from a little before the sale to a little after it.
@@ -116,7 +118,7 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
         Line { what: "gigabytes of logs", quantity: log_gb, dollars: log_gb * LOG_GB },
         per_million("traces", invocations * TRACED_PERCENT / 100.0, TRACES),
     ];
-    let warmed = f64::from(capacity.warm_writes.saturating_sub(NEW_TABLE_WRITES)) * 2.0;
+    let warmed = f64::from(capacity.warm_writes.saturating_sub(NEW_TABLE_WRITES)) * WARM_TABLES;
     let provisioned = f64::from(capacity.provisioned) * MEMORY_GB * PROVISIONED_SECONDS;
     let readiness = vec![
         Line { what: "write units a second, warmed (once)", quantity: warmed, dollars: warmed * WARM_WRITE },

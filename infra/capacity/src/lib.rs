@@ -13,5 +13,7 @@ mod report;
 pub mod sale;
 mod shelf;
 pub mod simulate;
+#[cfg(test)]
+mod template_tests;
 
 pub use report::{charts, text};

@@ -45,7 +45,6 @@ async fn main() -> ExitCode {
         shape: options.shape,
         comes_back: options.comes_back,
         paid_percent: options.paid,
-        payment_window_s: domain::sale::DEFAULT_PAYMENT_WINDOW_S,
     };
     progress::show("  counting what a purchase calls and writes");
     let costs = match bench::costs::count().await {

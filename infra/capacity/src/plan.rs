@@ -14,7 +14,7 @@ use crate::sale::Sale;
 use crate::simulate::{Capacity, Outcome, Simulation};
 
 /// Presses a second that the template's gateway lets through unless it is told otherwise.
-const TEMPLATE_RATE: f64 = 8_000.0;
+pub(crate) const TEMPLATE_RATE: f64 = 8_000.0;
 /// Of a thousand presses before the last unit is gone, so many may be told "later" in a plan that is good.
 const LATER_PER_MILLE: u64 = 10;
 /// Beside the function that takes presses: orders, pages, payments, looks.
@@ -48,7 +48,7 @@ pub struct Needs {
     pub concurrency: u32,
     /// Of them, so many to be there before the first press.
     pub provisioned: u32,
-    /// Write units a second that the tables of stock and claims are to be warmed to; `None`: as they come is enough.
+    /// Write units a second that the tables of stock, claims and orders are to be warmed to; `None`: as they come is enough.
     pub warm_writes: Option<u32>,
     /// Read units a second on the busiest page of open buckets, which every running function reads again and again.
     pub page_reads: f64,

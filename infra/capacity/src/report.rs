@@ -6,8 +6,8 @@ use bench::costs::Costs;
 use figures::{Chart, Series, Table, dollars, float, number};
 
 use crate::facts::{
-    COLD_START, DOOR, HTTP_API_QUOTA, LAMBDA_CONCURRENCY_QUOTA, PARTITION_READS, SCHEDULE, SCHEDULE_PRECISION_SECONDS,
-    SEND, TABLE_WRITES_QUOTA, Takes, WRITE,
+    COLD_START, DOOR, HTTP_API_QUOTA, LAMBDA_CONCURRENCY_QUOTA, NEW_TABLE_READS, PARTITION_READS, SCHEDULE,
+    SCHEDULE_PRECISION_SECONDS, SEND, TABLE_WRITES_QUOTA, Takes, WRITE,
 };
 use crate::plan::{Needs, Plan, Way};
 use crate::sale::Shape;
@@ -85,15 +85,16 @@ fn needs(needs: &Needs) -> String {
     }
     if needs.provisioned > 0 {
         line(format!(
-            "have {} environments of the seckill function provisioned: Lambda adds only 1,000 in ten seconds",
+            "have {} environments of the seckill function provisioned, because Lambda adds only 1,000 in ten seconds; the template does \
+             not provide this: give the function an alias with provisioned concurrency, and the API that alias",
             number(f64::from(needs.provisioned)),
         ));
     }
     match needs.warm_writes {
         Some(writes) => {
+            // The template takes both figures or neither: as many reads as a new table takes anyway.
             line(format!(
-                "warm the tables of stock and claims, an hour before: aws dynamodb update-table --table-name TABLE \
-                 --warm-throughput ReadUnitsPerSecond=12000,WriteUnitsPerSecond={writes}"
+                "warm the tables of stock, claims and orders, a day ahead: deploy with WarmReadUnits={NEW_TABLE_READS} WarmWriteUnits={writes}"
             ));
             if writes >= TABLE_WRITES_QUOTA {
                 line(format!(

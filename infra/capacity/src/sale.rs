@@ -24,8 +24,6 @@ pub struct Sale {
     pub comes_back: u32,
     /// Of a hundred orders, so many are paid. What is not paid is sold again.
     pub paid_percent: u32,
-    /// How long an order waits for its payment.
-    pub payment_window_s: u32,
 }
 
 impl Sale {
@@ -66,15 +64,7 @@ mod tests {
     use super::*;
 
     fn sale(shape: Shape) -> Sale {
-        Sale {
-            units: 10_000,
-            buyers: 1_000_000,
-            seconds: 60,
-            shape,
-            comes_back: 3,
-            paid_percent: 80,
-            payment_window_s: 900,
-        }
+        Sale { units: 10_000, buyers: 1_000_000, seconds: 60, shape, comes_back: 3, paid_percent: 80 }
     }
 
     #[test]

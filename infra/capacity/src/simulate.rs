@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use domain::bucket::Segment;
 use figures::Latency;
+use flows::purchase::{BUCKETS_TRIED, LOOK_AFTER};
 use seckill_tests::dice::Dice;
 
 use crate::design::{Design, Writes};
@@ -24,9 +25,6 @@ const STEP_S: f64 = 0.01;
 const STEPS_PER_SECOND: usize = 100;
 /// A buyer who was told "later" comes back after so long.
 const COME_BACK_STEPS: usize = 100;
-/// Buckets that a press tries before it looks into many at once, and all that it tries.
-const BLIND_TRIES: u32 = 3;
-const ALL_TRIES: u32 = 12;
 
 /// What the sale is given to run on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -300,12 +298,12 @@ impl<'a> Simulation<'a> {
         }
         // Empty: the next one, which is written into the claim first. After some the function looks into many at once.
         let roll = self.dice.roll();
-        let next = if tried < BLIND_TRIES { Some(self.shelf.guess(roll)) } else { self.shelf.look(roll) };
+        let next = if tried < LOOK_AFTER { Some(self.shelf.guess(roll)) } else { self.shelf.look(roll) };
         self.outcome.writes += self.writes.claim;
         match next {
             _ if self.design == Design::Counter => self.refuse(press, step, 0.0),
             None => self.refuse(press, step, 0.0),
-            Some(_) if tried >= ALL_TRIES => self.later(press, step),
+            Some(_) if tried >= BUCKETS_TRIED => self.later(press, step),
             Some(next) => {
                 press.worked_ms += self.draw(WRITE);
                 press.doing = Doing::Holds(next, tried + 1);

@@ -11,7 +11,7 @@ const COUNTER: Writes = Writes { claim: 0.0, hold: 1.0, order: 1.0, has_gate: fa
 const TRANSACTION: Writes = Writes { claim: 0.0, hold: 6.0, order: 0.0, has_gate: false };
 
 fn sale(units: u32, buyers: u32, seconds: u32) -> Sale {
-    Sale { units, buyers, seconds, shape: Shape::Even, comes_back: 0, paid_percent: 100, payment_window_s: 900 }
+    Sale { units, buyers, seconds, shape: Shape::Even, comes_back: 0, paid_percent: 100 }
 }
 
 fn play(sale: &Sale, design: Design, writes: Writes, capacity: Capacity) -> Outcome {

@@ -9,15 +9,7 @@ use capacity::sale::{Sale, Shape};
 
 /// The sale of the known figures: 10,000 units, a million requests, nobody presses twice.
 fn sale() -> Sale {
-    Sale {
-        units: 10_000,
-        buyers: 1_000_000,
-        seconds: 60,
-        shape: Shape::Even,
-        comes_back: 0,
-        paid_percent: 100,
-        payment_window_s: 900,
-    }
+    Sale { units: 10_000, buyers: 1_000_000, seconds: 60, shape: Shape::Even, comes_back: 0, paid_percent: 100 }
 }
 
 async fn costs() -> Costs {
@@ -71,5 +63,11 @@ async fn a_sale_at_the_stroke_needs_what_an_account_does_not_have() {
     assert_eq!(small.needs.gateway, facts::HTTP_API_QUOTA);
     assert!(small.needs.page_reads < facts::PARTITION_READS);
     assert!(capacity::text(&small, &costs).contains("the tables need no warming"));
-    assert!(capacity::text(&planned, &costs).contains("and one item takes 3,000"));
+    let text = capacity::text(&planned, &costs);
+    assert!(text.contains("and one item takes 3,000"));
+    assert!(text.contains("the template does not provide this"), "{text}");
+    let warm = needs.warm_writes.unwrap();
+    assert!(text.contains(&format!("a day ahead: deploy with WarmReadUnits=12000 WarmWriteUnits={warm}")), "{text}");
+    let warmed = &planned.planned().unwrap().bill.readiness[0];
+    assert_eq!(warmed.quantity, f64::from(warm - facts::NEW_TABLE_WRITES) * 3.0, "stock, claims and orders");
 }

@@ -35,11 +35,23 @@ pub(crate) struct Crowd {
 }
 
 /// What came of a press.
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Pressed {
     Order(String),
     SoldOut,
     Refused,
     Unclear,
+}
+
+impl Pressed {
+    /// What it says of all presses of a buyer. Presses have no key, so that a refusal is the one that costs nothing: none of them says
+    /// what came of a press before it that was not answered clearly, and that may hold the last unit.
+    fn after(self, is_clear: bool) -> Self {
+        match self {
+            Self::SoldOut | Self::Refused if !is_clear => Self::Unclear,
+            told => told,
+        }
+    }
 }
 
 impl Crowd {
@@ -99,7 +111,7 @@ impl Crowd {
             let took = began.elapsed();
             let asked_to_wait = match answer {
                 Ok(answer) => match self.told(&answer, number, took, is_clear) {
-                    Some(pressed) => return pressed,
+                    Some(pressed) => return pressed.after(is_clear),
                     None => {
                         // A 429 is an answer: nothing was begun.
                         is_clear &= answer.status == 429;
@@ -116,7 +128,7 @@ impl Crowd {
             wait = (wait * 2).min(LONGEST_WAIT);
             began = Instant::now();
         }
-        if is_clear { Pressed::Refused } else { Pressed::Unclear }
+        Pressed::Refused.after(is_clear)
     }
 
     /// What an answer says; `None`: later.
@@ -161,8 +173,8 @@ impl Crowd {
         if dice.chance(self.options.repeats) {
             self.press_again(user, number, order).await;
         }
-        if self.until(user, order, |status| status != "QUEUED", Some(order)).await.as_deref() != Some("PENDING_PAYMENT")
-        {
+        let made = self.until(user, order, true, |status| status != "QUEUED").await;
+        if made.as_deref() != Some("PENDING_PAYMENT") {
             return;
         }
         if dice.chance(self.options.pays()) {
@@ -192,14 +204,8 @@ impl Crowd {
         self.tally.press(Route::OtherPress, &format!("second press: {name}"), began.elapsed());
     }
 
-    /// Looks at an order until its status is what it is waited for.
-    async fn until(
-        &self,
-        user: &User,
-        order: &str,
-        is_there: impl Fn(&str) -> bool,
-        is_made: Option<&str>,
-    ) -> Option<String> {
+    /// Looks at an order until its status is what it is waited for. `is_new`: that it is made was not noted yet.
+    async fn until(&self, user: &User, order: &str, is_new: bool, is_there: impl Fn(&str) -> bool) -> Option<String> {
         let mut wait = FIRST_WAIT / 2;
         for _ in 0..LOOKS {
             tokio::time::sleep(wait).await;
@@ -210,7 +216,7 @@ impl Crowd {
             let status = answer.body.get("status").and_then(Value::as_str);
             match (answer.status, status) {
                 (200, Some(status)) if is_there(status) => {
-                    if is_made.is_some() {
+                    if is_new {
                         self.made(order, &answer);
                     }
                     return Some(status.to_owned());
@@ -248,9 +254,11 @@ impl Crowd {
         let action = json!({ "action": "pay" }).to_string();
         let answer = ask(user, "POST", &format!("/_sandbox/payments/{payment}"), &action).await;
         if self.expect(answer, 200, "paying").is_none() {
+            // The provider may have taken the money all the same.
+            self.tally.counts().unclear_payments += 1;
             return;
         }
-        if self.until(user, order, |status| status != "PENDING_PAYMENT", None).await.as_deref() == Some("PAID") {
+        if self.until(user, order, false, |status| status != "PENDING_PAYMENT").await.as_deref() == Some("PAID") {
             self.tally.counts().paid.insert(order.to_owned());
         }
     }
@@ -279,4 +287,18 @@ fn retry_after(answer: &Answer) -> Option<Duration> {
     let seconds = answer.headers.get("retry-after")?.to_str().ok()?.parse().ok()?;
     // Nobody waits for longer than a minute.
     Some(Duration::from_secs(u64::min(seconds, 60)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_after_a_press_that_was_not_answered_says_nothing_of_that_press() {
+        for refusal in [Pressed::SoldOut, Pressed::Refused] {
+            assert_eq!(refusal.clone().after(true), refusal);
+            assert_eq!(refusal.after(false), Pressed::Unclear);
+        }
+        assert_eq!(Pressed::Order("A".into()).after(false), Pressed::Order("A".into()));
+    }
 }

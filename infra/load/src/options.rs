@@ -25,13 +25,13 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,
     /// A token with the scope seckill/admin, for the audit [default: the local cloud's own issuer]
-    #[arg(long, value_name = "TOKEN", env = "SECKILL_OPERATOR_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", env = "ADMIN_TOKEN", hide_env_values = true)]
     pub operator_token: Option<String>,
     /// Press at this sale, which nobody else may press at meanwhile [default: makes a sale of its own]
     #[arg(long, value_name = "SALE", requires = "item")]
     pub sale: Option<String>,
     /// The item of that sale
-    #[arg(long, value_name = "ITEM")]
+    #[arg(long, value_name = "ITEM", requires = "sale")]
     pub item: Option<String>,
     /// Units of the sale that it makes
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -134,10 +134,7 @@ impl Options {
             return Err("there is no issuer that gives tokens to anybody there: say --tokens FILE, with a buyer's token on each line".into());
         }
         if self.operator_token.is_none() {
-            return Err(
-                "the audit needs an operator: set SECKILL_OPERATOR_TOKEN to a token with the scope seckill/admin"
-                    .into(),
-            );
+            return Err("the audit needs an operator: set ADMIN_TOKEN to a token with the scope seckill/admin".into());
         }
         if self.pays() > 0 {
             return Err("nobody plays the payment providers there: --pays is for this machine".into());
@@ -178,9 +175,16 @@ mod tests {
         let there = ["--base-url", "https://shop.example", "--yes-this-is-mine"];
         let refused = |more: &[&str]| options(&[&there, more].concat()).check().map_err(|error| error.to_string());
         assert!(refused(&[]).unwrap_err().contains("--tokens"));
-        assert!(refused(&["--tokens", "t"]).unwrap_err().contains("SECKILL_OPERATOR_TOKEN"));
+        assert!(refused(&["--tokens", "t"]).unwrap_err().contains("ADMIN_TOKEN"));
         assert!(refused(&["--tokens", "t", "--operator-token", "x", "--pays", "1"]).unwrap_err().contains("--pays"));
         assert_eq!(refused(&["--tokens", "t", "--operator-token", "x"]), Ok(()));
+    }
+
+    #[test]
+    fn a_sale_and_its_item_are_said_together() {
+        let said = |arguments: &[&str]| Options::try_parse_from(["seckill-load"].iter().chain(arguments)).is_ok();
+        assert!(said(&["--sale", "s", "--item", "phone"]) && said(&[]));
+        assert!(!said(&["--item", "phone"]) && !said(&["--sale", "s"]));
     }
 
     #[test]

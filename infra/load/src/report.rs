@@ -60,6 +60,9 @@ pub(crate) fn text(counts: &Counts, checks: &[Check], options: &Options, seed: u
     if counts.unclear > 0 {
         let _ = writeln!(text, "  {} buyers never got a clear answer", number(float(counts.unclear)));
     }
+    if counts.unclear_payments > 0 {
+        let _ = writeln!(text, "  {} payments were not answered", number(float(counts.unclear_payments)));
+    }
     let _ = writeln!(text);
     for check in checks {
         let _ = writeln!(text, "{}", check.line());
@@ -111,6 +114,7 @@ pub(crate) fn json(counts: &Counts, checks: &[Check], options: &Options, seed: u
         "tookSeconds": took.as_secs_f64(), "answers": counts.answers, "milliseconds": times, "orderLagMilliseconds": latency(&counts.lag),
         "soldOutAfterSeconds": sold_out_after(counts).map(|after| after.as_secs_f64()),
         "secondPresses": counts.second_presses, "paid": counts.paid.len(), "late": counts.late, "unclear": counts.unclear,
+        "unclearPayments": counts.unclear_payments,
         "checks": checks,
     })
 }

@@ -76,6 +76,8 @@ pub(crate) struct Counts {
     pub(crate) lag: Latency,
     /// Orders that were paid.
     pub(crate) paid: BTreeSet<String>,
+    /// Payments whose provider did not answer: their orders may be paid.
+    pub(crate) unclear_payments: u64,
     /// Buyers who were never told clearly: an order of theirs may exist.
     pub(crate) unclear: u64,
     /// Buyers who could not begin at their time, because too many were at it.
