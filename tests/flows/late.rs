@@ -16,7 +16,7 @@ use flows::set_up::change;
 use local_cloud::wire::{Fault, Loss};
 use seckill_tests::stepping::at_call;
 use seckill_tests::world::World;
-use store::{ClaimWrite, NewClaim};
+use store::{ClaimWrite, Hold, NewClaim};
 
 /// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
 #[tokio::test]
@@ -279,4 +279,56 @@ async fn a_key_is_not_answered_with_a_try_that_never_held_anything() {
     let order = world.environment().purchase(&with_a_key()).await.unwrap().order;
     world.settle_down().await;
     assert_eq!(world.order(&order).await.map(|order| order.status), Some(Status::PendingPayment));
+}
+
+/// The first request is slow, a second one moves its claim on and finds nothing, a unit comes back where the first still tries, and the first is
+/// accepted. Whoever asks much later, before the message has come, is told the same.
+#[tokio::test]
+async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    world.restock(&offer, 1, None).await;
+    world.stream().await;
+    world.pass(2);
+    let seckill = world.environment();
+    for buyer in ["bob", "carol"] {
+        seckill.purchase(&world.asks(&offer, buyer, 1, None)).await.unwrap();
+    }
+    world.consume().await;
+    let asked = || world.asks(&offer, "alice", 1, Some("k"));
+    let first = asked();
+    let order = OrderId::new(first.now, &first.buyer_key, first.random);
+    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
+    let key = first.key.clone().unwrap();
+    let expires = world.now().saturating_add(jiff::SignedDuration::from_hours(1)).unwrap();
+    world
+        .store
+        .claim(&NewClaim { offer: &offer, buyer: &first.buyer, claim: &claim, key: &key, expires })
+        .await
+        .unwrap();
+
+    let second = world.environment().purchase(&asked()).await;
+    assert!(matches!(second, Err(Refusal::SoldOut { .. })), "{second:?}");
+    let (claims, _) = world.store.claims(&first.buyer_key, &offer.sale).await.unwrap();
+    let moved = &claims.claims[&offer.item];
+    assert_eq!((moved.bucket, &moved.left[..]), (1, &[0][..]));
+
+    // Moved back and on again, it has left both.
+    let back = Claim { bucket: 0, left: vec![0, 1], ..moved.clone() };
+    assert_eq!(world.store.move_claim(&offer, moved, &back).await.unwrap(), ClaimWrite::Done);
+    let again = Claim { bucket: 1, ..back.clone() };
+    assert_eq!(world.store.move_claim(&offer, &back, &again).await.unwrap(), ClaimWrite::Done);
+
+    let buckets = world.store.buckets(&offer, [0]).await.unwrap();
+    let holder = buckets[0].1.holders.keys().next().unwrap().clone();
+    close(&world.store, &world.providers, &holder, Cause::Buyer, world.now()).await.unwrap();
+    assert_eq!(world.store.hold(&offer, 0, &order, 1).await.unwrap(), Hold::Held);
+    world.stream().await;
+    world.pass(180);
+
+    let third = world.environment().purchase(&asked()).await.unwrap();
+    assert_eq!(third.order, order);
+    world.settle_down().await;
+    let placed = world.order(&order).await.unwrap();
+    assert_eq!((placed.status, placed.bucket), (Status::PendingPayment, 0));
 }

@@ -188,15 +188,47 @@ async fn deadlines(target: &Target) -> Result<Vec<String>, Problem> {
     Err("there are too many schedules to read".into())
 }
 
-/// Panics in the logs of the local cloud and of its functions.
-pub(crate) fn panics(cloud_log: &Path, data_dir: &Path) -> Vec<String> {
-    let logs = std::fs::read_dir(data_dir.join("logs")).into_iter().flatten().flatten().map(|entry| entry.path());
+/// Panics in the logs of the local cloud and of its functions. An error if they cannot be read.
+pub(crate) fn panics(cloud_log: &Path, data_dir: &Path) -> Result<Vec<String>, Problem> {
+    let folder = data_dir.join("logs");
+    let unreadable = |path: &Path, error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    let mut logs = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))? {
+        logs.push(entry?.path());
+    }
+    if logs.is_empty() {
+        return Err(format!("no function has a log in {}", folder.display()).into());
+    }
+    logs.push(cloud_log.to_owned());
     let mut found = BTreeSet::new();
-    for log in logs.chain([cloud_log.to_owned()]) {
+    for log in logs {
+        let bytes = std::fs::read(&log).map_err(|error| unreadable(&log, error))?;
         // A log may end in the middle of a character where its process was killed.
-        let text = std::fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
         let name = log.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         found.extend(text.lines().filter(|line| line.contains("panicked at")).map(|line| format!("{name}: {line}")));
     }
-    found.into_iter().collect()
+    Ok(found.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_are_found_and_logs_that_are_not_there_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let (cloud_log, data_dir) = (directory.path().join("cloud.log"), directory.path().join("data"));
+        let told = |part: &str| {
+            let error = panics(&cloud_log, &data_dir).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        told("logs cannot be read");
+        std::fs::create_dir_all(data_dir.join("logs")).unwrap();
+        told("no function has a log");
+        std::fs::write(data_dir.join("logs/shop.log"), b"a line\nthread 'main' panicked at x\ncut off \xe4").unwrap();
+        told("cloud.log cannot be read");
+        std::fs::write(&cloud_log, "all is well\n").unwrap();
+        assert_eq!(panics(&cloud_log, &data_dir).unwrap(), ["shop.log: thread 'main' panicked at x"]);
+    }
 }

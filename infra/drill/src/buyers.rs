@@ -31,7 +31,20 @@ pub(crate) struct Crowd {
     /// Orders that somebody looks after.
     followed: Mutex<BTreeSet<String>>,
     /// What becomes of the orders: a task for each, and there are never more live ones than units.
-    lives: Mutex<JoinSet<()>>,
+    /// `None`: the crowd has gone.
+    lives: Mutex<Option<JoinSet<()>>>,
+}
+
+/// A crowd that ends with the drill. Those who look after orders hold the crowd, and it holds them: by themselves
+/// they would go on.
+#[derive(Debug)]
+pub(crate) struct Gathered(pub(crate) Arc<Crowd>);
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        let lives = locked(&self.0.lives).take();
+        drop(lives);
+    }
 }
 
 /// One of them.
@@ -58,7 +71,8 @@ impl Buyer {
         }
     }
 
-    /// Choices about the buyer's next order, the same in each run of a seed.
+    /// Choices about the buyer's next order. They follow from the seed, the buyer's name and how many orders came
+    /// before; which buyer gets an order, and when, is up to the machine.
     pub(crate) fn dice(&self, seed: u64) -> Dice {
         let mut hasher = DefaultHasher::new();
         (&self.name, self.followed.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
@@ -82,7 +96,7 @@ impl Crowd {
             known: Mutex::default(),
             lucky: Mutex::default(),
             followed: Mutex::default(),
-            lives: Mutex::default(),
+            lives: Mutex::new(Some(JoinSet::new())),
         }
     }
 
@@ -108,12 +122,14 @@ impl Crowd {
 
     /// Those who still look after their orders.
     pub(crate) fn lives(&self) -> usize {
-        let mut lives = locked(&self.lives);
+        let mut held = locked(&self.lives);
+        let Some(lives) = held.as_mut() else { return 0 };
         while lives.try_join_next().is_some() {}
         lives.len()
     }
 
-    /// Makes a purchase; everything about it follows from its number and the seed.
+    /// Makes a purchase. Its dice follow from its number and the seed; whom they point at depends on who has pressed
+    /// and bought by then, which is up to the machine.
     async fn purchase(self: &Arc<Self>, number: u32) {
         let mut dice = Dice::new(self.seed ^ (u64::from(number) << 20));
         let buyer = self.who(number, &mut dice);
@@ -173,11 +189,42 @@ impl Crowd {
     fn follow(self: &Arc<Self>, buyer: &Arc<Buyer>, order: &str) {
         if locked(&self.followed).insert(order.to_owned()) {
             let life = life::live(Arc::clone(self), Arc::clone(buyer), order.to_owned());
-            locked(&self.lives).spawn(life);
+            if let Some(lives) = locked(&self.lives).as_mut() {
+                lives.spawn(life);
+            }
         }
     }
 }
 
 fn pick(buyers: &[Arc<Buyer>], dice: &mut Dice) -> Option<Arc<Buyer>> {
     buyers.get(dice.below(buyers.len())).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+    use seckill_tests::http::Api;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_looks_after_an_order_when_the_crowd_has_gone() {
+        // Nobody listens there: whoever looks after an order asks for longer than this test waits.
+        let client = Client { api: Api::new("http://127.0.0.1:1".to_owned()), tally: Arc::default() };
+        let options = Options::parse_from(["seckill-drill"]);
+        let gathered = Gathered(Arc::new(Crowd::new(client, &options, 1, "s")));
+        gathered.0.follow(&Arc::new(Buyer::new(0)), "01X");
+        assert_eq!(gathered.0.lives(), 1);
+        let crowd = Arc::downgrade(&gathered.0);
+        drop(gathered);
+        for _ in 0..100 {
+            if crowd.strong_count() == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("somebody still looks after an order");
+    }
 }

@@ -46,8 +46,9 @@ pub(crate) struct Calm<'a> {
 }
 
 impl Calm<'_> {
-    /// Reads the books again and again until every check holds, or one cannot hold any more, or time is up. Gives the last reading's
-    /// checks.
+    /// Reads the books again and again until every check holds, or time cannot help any that fails, or time is up.
+    /// Gives the last reading's checks. What has failed for good does not end the wait while something else may settle:
+    /// the report is of books at rest.
     pub(crate) async fn settle(&self) -> Result<Vec<Check>, Problem> {
         let until = Instant::now() + Duration::from_secs(self.options.give_up_minutes * 60);
         let (mut told, accepted) = (Instant::now(), self.tally.accepted());
@@ -56,7 +57,7 @@ impl Calm<'_> {
             let reconciled = if self.options.hurry { Some(self.reconcile().await?) } else { None };
             let books = books::read(self.operator, self.sale).await?;
             let mut checks = check(&books, &accepted, self.options.units);
-            checks.extend(self.never().await);
+            checks.extend(self.never().await?);
             if checks.iter().all(|check| check.wrong.is_empty()) {
                 let last = match reconciled {
                     Some(last) => last,
@@ -84,17 +85,17 @@ impl Calm<'_> {
     }
 
     /// What must not have happened outside of the books.
-    async fn never(&self) -> [Check; 3] {
+    async fn never(&self) -> Result<[Check; 3], Problem> {
         let cloud = self.cloud.lock().await;
         let orphans: BTreeSet<String> = cloud.orphans().into_iter().collect();
-        [
-            Check::never("every answer was one that a client can expect", self.tally.surprises()),
-            Check::never("nothing panicked", books::panics(&cloud.log_file(), &cloud.data_dir())),
+        Ok([
+            Check::never("every request got an answer that a client can expect", self.tally.surprises()),
+            Check::never("nothing panicked", books::panics(&cloud.log_file(), &cloud.data_dir())?),
             Check::in_the_end(
                 "the functions of killed clouds are gone",
                 orphans.into_iter().map(|program| format!("{program} still runs")).collect(),
             ),
-        ]
+        ])
     }
 
     /// Runs reconcile: a run after the last repair finds nothing to do.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::bucket::MovementKind;
-use domain::order::{Order, Status};
+use domain::order::{Order, Reason, Status};
 use seckill_tests::check::Check;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ pub(crate) fn check(books: &Books, accepted: &BTreeSet<String>, units: u32) -> V
         buckets_add_up(books, units),
         sold_is_paid(books),
         accepted_orders_ended(books, accepted),
+        no_accepted_order_failed(books, accepted),
         one_live_order(books),
         claims_are_of_paid_orders(books),
         nothing_held(books),
@@ -97,6 +98,14 @@ fn accepted_orders_ended(books: &Books, accepted: &BTreeSet<String>) -> Check {
     }
     let says = format!("each of {} accepted orders is known, and all {} have ended", accepted.len(), known.len());
     Check::in_the_end(says, wrong)
+}
+
+/// Whoever was told that an order is accepted gets it: only a purchase that nobody was told of may come to nothing.
+fn no_accepted_order_failed(books: &Books, accepted: &BTreeSet<String>) -> Check {
+    let failed = with_status(books, Status::Failed).filter(|order| accepted.contains(order.id.as_str()));
+    let why = |order: &Order| order.reason.map_or("nobody knows why", Reason::as_str);
+    let wrong = failed.map(|order| format!("order {} was accepted, and failed: {}", order.id, why(order))).collect();
+    Check::never("no accepted order failed", wrong)
 }
 
 fn one_live_order(books: &Books) -> Check {

@@ -34,17 +34,22 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Client {
-    /// Asks until there is an answer that is neither "later" nor an accident. `None`: there was none after all tries.
+    /// Asks until there is an answer that is neither "later" nor an accident. `None`: there was none after all tries,
+    /// which must not happen.
     pub(crate) async fn ask(&self, ask: Ask<'_>) -> Option<Answer> {
-        let mut wait = FIRST_WAIT;
-        for _ in 0..TRIES {
+        self.try_up_to(TRIES, ask).await
+    }
+
+    async fn try_up_to(&self, tries: u32, ask: Ask<'_>) -> Option<Answer> {
+        let (mut wait, mut trouble) = (FIRST_WAIT, String::new());
+        for _ in 0..tries {
             let sent = async {
                 match ask.user {
                     Some(user) => user.try_with(ask.method, ask.path, ask.headers, ask.body.to_owned()).await,
                     None => self.api.try_send(ask.method, ask.path, ask.headers, ask.body.to_owned()).await,
                 }
             };
-            let trouble = match tokio::time::timeout(TIMEOUT, sent).await {
+            trouble = match tokio::time::timeout(TIMEOUT, sent).await {
                 Ok(Ok(answer)) if answer.status == 429 || answer.status >= 500 => answer.status.to_string(),
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(_)) => "no connection".to_owned(),
@@ -55,6 +60,7 @@ impl Client {
             wait = (wait * 2).min(LONGEST_WAIT);
         }
         self.tally.count(Kind::Retry, "given up");
+        self.tally.surprise(format!("{} {} failed {tries} times, at last with: {trouble}", ask.method, ask.path));
         None
     }
 
@@ -72,5 +78,19 @@ impl Client {
     pub(crate) async fn user(&self, name: &str) -> Option<User> {
         let answer = self.post(None, "/_local/token", &json!({ "sub": name })).await?;
         Some(User::new(&self.api, answer.body.get("token")?.as_str()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_is_told() {
+        // Nobody listens there.
+        let client = Client { api: Api::new("http://127.0.0.1:1".to_owned()), tally: Arc::default() };
+        let ask = Ask { user: None, method: "GET", path: "/sales", headers: &[], body: "" };
+        assert!(client.try_up_to(2, ask).await.is_none());
+        assert_eq!(client.tally.surprises(), ["GET /sales failed 2 times, at last with: no connection"]);
     }
 }

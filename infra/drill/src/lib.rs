@@ -26,7 +26,7 @@ use seckill_tests::progress;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use buyers::Crowd;
+use buyers::{Crowd, Gathered};
 use calm::Calm;
 use client::Client;
 use cloud::Cloud;
@@ -54,7 +54,7 @@ pub struct Report {
     pub kept: Option<PathBuf>,
 }
 
-/// Runs a drill. What it started has ended when it returns, or is dropped.
+/// Runs a drill. What it started ends with it, whether it returns or is dropped.
 pub async fn run(options: Options) -> Result<Report, Problem> {
     let began = Instant::now();
     let seed = match options.seed {
@@ -108,9 +108,9 @@ async fn drill(
     let now = domain::Timestamp::from_millisecond(local_cloud::clock::Clock::wall().now_ms())?;
     let sale = operator.open_sale(&sale_form(now, options.units, 1, options.payment_window)).await?;
     let client = Client { api, tally: Arc::clone(&tally) };
-    let crowd = Arc::new(Crowd::new(client, options, seed, &sale));
+    let crowd = Gathered(Arc::new(Crowd::new(client, options, seed, &sale)));
 
-    sell(cloud, &crowd, &tally, options, seed, began).await?;
+    sell(cloud, &crowd.0, &tally, options, seed, began).await?;
     let calm = Calm { cloud, operator: &operator, sale: &sale, tally: &tally, options, began };
     Ok((calm.settle().await?, tally))
 }

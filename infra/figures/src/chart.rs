@@ -121,7 +121,7 @@ pub fn page(title: &str, charts: &[Chart], text: &str) -> String {
     )
 }
 
-/// The next 1, 2 or 5 of its size: axes end at round numbers. At least something, so that nothing is divided by zero.
+/// The next round number of its size, where an axis ends. At least something, so that nothing is divided by zero.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;

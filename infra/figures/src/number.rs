@@ -6,7 +6,7 @@ pub fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// Three digits that mean something, thousands apart.
+/// Thousands apart, with as many decimals as make three digits: at most two, or three below a tenth; none if whole.
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         _ if value.fract() == 0.0 => 0,

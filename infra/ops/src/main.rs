@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use ops::api::Api;
 use ops::dead_letters::{Kind, Letter, list, redrive};
 use ops::target::{self, Target};
 use serde_json::json;
+
+/// A walk of reconcile may take all the time that the template gives it, which is five minutes.
+const WALK: Duration = Duration::from_secs(310);
 
 /// Operate a running flash-sale system: the local cloud, or a deployed stage.
 #[derive(Debug, Parser)]
@@ -94,7 +98,8 @@ async fn run(command: Command) -> Result<(), Problem> {
             if place.outputs.is_some() {
                 return Err("a stage's reconcile is run by its name: make reconcile STAGE=…".into());
             }
-            let report = Api::at(&place.base_url)?.post("/_local/invoke/reconcile", &json!({})).await?;
+            let api = Api::at(&place.base_url)?.with_patience(WALK);
+            let report = api.post("/_local/invoke/reconcile", &json!({})).await?;
             println!("{report:#}");
         }
         Command::DeadLetters(place) => {

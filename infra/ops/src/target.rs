@@ -6,12 +6,10 @@ use std::path::Path;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use store::dead_letters::{DeadLetters, Queues};
+
+use crate::api::{Api, ApiError};
 
 /// Why there is nothing to operate on.
 #[derive(Debug, thiserror::Error)]
@@ -92,17 +90,27 @@ pub fn read_outputs(file: &Path) -> Result<BTreeMap<String, String>, TargetError
 }
 
 async fn local_stack(base_url: &str) -> Result<Value, TargetError> {
-    let not_running = || TargetError::NotRunning(base_url.to_owned());
-    let uri = format!("{}/_local/stack", base_url.trim_end_matches('/')).parse().map_err(|_| not_running())?;
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let answer = client.get(uri).await.map_err(|_| not_running())?;
-    let body = answer.into_body().collect().await.map_err(|_| not_running())?.to_bytes();
-    serde_json::from_slice(&body).map_err(|_| TargetError::NotTheLocalCloud(base_url.to_owned()))
+    let told = |error: ApiError| match error {
+        ApiError::NoAnswer { .. } | ApiError::Certificates(_) => TargetError::NotRunning(base_url.to_owned()),
+        ApiError::Refused { .. } | ApiError::NotTheLocalCloud(_) => TargetError::NotTheLocalCloud(base_url.to_owned()),
+    };
+    Api::at(base_url).map_err(told)?.get("/_local/stack").await.map_err(told)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::read_outputs;
+    use super::{Target, TargetError, read_outputs};
+    use crate::api::tests::answers_once;
+
+    #[tokio::test]
+    async fn somebody_else_is_not_taken_for_the_local_cloud() {
+        for said in ["{}", "<html>"] {
+            let error = Target::local(&answers_once(said).await).await.unwrap_err();
+            assert!(matches!(error, TargetError::NotTheLocalCloud(_)), "{error}");
+        }
+        let error = Target::local("http://127.0.0.1:1").await.unwrap_err();
+        assert!(matches!(error, TargetError::NotRunning(_)), "{error}");
+    }
 
     #[test]
     fn outputs_are_read_as_sam_lists_them() {

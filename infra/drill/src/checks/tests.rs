@@ -160,6 +160,18 @@ fn orders_that_are_lost_stuck_or_doubled_are_found() {
 }
 
 #[test]
+fn an_accepted_order_that_failed_is_found() {
+    let failed = order("eva", Status::Failed);
+    let id = failed.id.to_string();
+    let mut books = books();
+    books.orders.push(failed);
+    assert_eq!(wrong(&books, &[]), [], "nobody was told that it is accepted");
+    let found = wrong(&books, std::slice::from_ref(&id));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].0.contains("no accepted order failed") && found[0].1[0].contains(&id), "{found:?}");
+}
+
+#[test]
 fn messages_that_are_left_are_found() {
     fails(|books| *books.waiting.get_mut("OrdersQueue").unwrap() = 2, &["no message waits"], "OrdersQueue: 2");
     fails(|books| *books.dead_letters.get_mut("OrdersDeadLetters").unwrap() = 1, &["given up"], "OrdersDeadLetters: 1");
