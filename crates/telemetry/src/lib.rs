@@ -19,8 +19,8 @@
 pub mod metrics;
 
 pub use metrics::{Metric, Metrics, Sink, namespace};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 /// Starts logging to stdout, and names the metrics' namespace by `METRICS_NAMESPACE`. `RUST_LOG` says what is written; without it `AWS_LAMBDA_LOG_LEVEL`, Lambda's own setting;
 /// without either, `info` and above. A second call changes nothing.
@@ -29,18 +29,18 @@ pub fn init() {
     if let Some(namespace) = setting("METRICS_NAMESPACE") {
         metrics::name(namespace);
     }
-    let directives = directives(setting("RUST_LOG"), setting("AWS_LAMBDA_LOG_LEVEL"));
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).parse_lossy(directives);
+    let filter = filter(&directives(setting("RUST_LOG"), setting("AWS_LAMBDA_LOG_LEVEL")));
     let subscriber = tracing_subscriber::fmt()
         .json()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .flatten_event(true)
         .with_ansi(false)
         .with_target(false)
         // The runtime's span around an invocation carries Lambda's request id.
         .with_current_span(true)
         .with_span_list(false)
-        .finish();
+        .finish()
+        .with(filter);
     // Only the first subscriber of a process counts: tests run several functions in one.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
@@ -55,9 +55,28 @@ fn directives(rust_log: Option<String>, lambda_level: Option<String>) -> String 
     }
 }
 
+/// Levels by module, as `info,store=debug` says; `info` if it cannot be read.
+fn filter(directives: &str) -> Targets {
+    directives.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::directives;
+    use tracing::Level;
+
+    use super::{directives, filter};
+
+    #[test]
+    fn what_is_written_goes_by_module_and_level() {
+        let some = filter("info,store=debug");
+        assert!(some.would_enable("store::claims", &Level::DEBUG));
+        assert!(!some.would_enable("hyper", &Level::DEBUG));
+        assert!(some.would_enable("hyper", &Level::INFO));
+        assert!(!filter("error").would_enable("store", &Level::WARN));
+        let unreadable = filter("store=loud");
+        assert!(unreadable.would_enable("store", &Level::INFO));
+        assert!(!unreadable.would_enable("store", &Level::DEBUG));
+    }
 
     #[test]
     fn rust_log_goes_before_lambdas_level() {
