@@ -35,14 +35,17 @@ const PLACES: &str = "
     metric Refunds                  metric RefundsOpen              metric ReconcileErrors
     metric ReconcileRepairs SENT_AGAIN                              metric ReconcileRepairs CLOSED
     metric ReconcileRepairs FINISHED                                metric ReconcileRepairs CONFIRMED
-    metric ReconcileRepairs RELEASED                                metric ReconcileRepairs REFUNDED
-    metric ReconcileRepairs SETTLED                                 metric ReconcileRepairs LAID_OUT
-    metric ReconcileRepairs PAGES_MENDED
+    metric ReconcileRepairs REFUNDED                                metric ReconcileRepairs SETTLED
+    metric ReconcileRepairs LAID_OUT                                metric ReconcileRepairs PAGES_MENDED
     end CLOSED                      end PAID                        end REFUNDED                    end STOCK#REVIVE
 ";
 
-fn places() -> impl Iterator<Item = &'static str> {
-    PLACES.split("  ").flat_map(str::lines).map(str::trim).filter(|place| !place.is_empty())
+/// Places that one seed in some hundred comes to: ten thousand seeds must. (A few seeds less, and it is a matter of luck.)
+const RARE: &str = "metric ReconcileRepairs RELEASED  metric ReconcileRepairs FAILED";
+const FOR_RARE: u64 = 10_000;
+
+fn places(list: &'static str) -> impl Iterator<Item = &'static str> {
+    list.split("  ").flat_map(str::lines).map(str::trim).filter(|place| !place.is_empty())
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -144,7 +147,8 @@ fn no_seed_violates_anything() {
     assert!(text.is_empty(), "{text}");
     drop(seckill_tests::permissions::Keeper);
     if total.done >= SEEDS {
-        let missed: Vec<&str> = places().filter(|place| count(place) == 0).collect();
+        let rare = if total.done >= FOR_RARE { RARE } else { "" };
+        let missed: Vec<&str> = places(PLACES).chain(places(rare)).filter(|place| count(place) == 0).collect();
         assert!(missed.is_empty(), "{} seeds never came to: {missed:?}", total.done);
     }
 }
