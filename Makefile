@@ -7,6 +7,9 @@
 help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# cargo nextest, which installs itself where it is missing.
+NEXTEST := infra/tools/nextest.sh
+
 build-local: ## Build the functions and the local cloud for this machine
 	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
 	@cargo build --workspace --bins
@@ -21,7 +24,7 @@ demo: build-local ## Start everything, open a sale in ten seconds and play 2,000
 SEEN := target/permissions
 test: build-local ## Run all tests, and check that every permission that the template grants is needed
 	@rm -rf $(SEEN)
-	@PERMISSIONS_SEEN=$(SEEN) cargo nextest run --workspace
+	@PERMISSIONS_SEEN=$(SEEN) $(NEXTEST) run --workspace
 	@PERMISSIONS_SEEN=$(SEEN) target/debug/check-permissions
 
 check: ## Format, lints and documentation, as CI checks them
@@ -111,7 +114,7 @@ drill: build-local ## Kill functions and the local cloud while they sell, then a
 
 # A long run pays for compiling everything once more with OPTIMISED=1.
 sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=100000 runs so many, OPTIMISED=1)
-	@PAIRS=all cargo nextest run --workspace $(if $(OPTIMISED),--release) --no-capture \
+	@PAIRS=all $(NEXTEST) run --workspace $(if $(OPTIMISED),--release) --no-capture \
 		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test lives --test model)
 
 sim-teeth: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)

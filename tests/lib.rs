@@ -15,6 +15,7 @@ pub mod contract;
 pub mod dice;
 pub mod http;
 pub mod knock;
+pub mod looks;
 pub mod permissions;
 pub mod processes;
 pub mod progress;

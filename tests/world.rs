@@ -6,14 +6,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use aws_config::SdkConfig;
-use aws_sdk_dynamodb::types::AttributeValue;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use domain::Timestamp;
 use domain::bucket::Bucket;
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{DeadlineInput, OrderMessage};
 use domain::money::Currency;
-use domain::order::Order;
 use domain::sale::{Item, SaleWithItems};
 use flows::close::{Cause, close};
 use flows::place_order::place_order;
@@ -198,6 +196,7 @@ impl World {
             buyer,
             quantity,
             key: key.map(|key| IdempotencyKey::parse(key).unwrap()),
+            seen_version: None,
             now: self.now(),
             random: *random >> 2,
             trace: None,
@@ -283,68 +282,6 @@ impl World {
         let (store, providers) = (self.store_of("reconcile"), self.providers_of("reconcile"));
         flows::reconcile::reconcile(&store, &providers, self.now()).await.unwrap()
     }
-
-    pub async fn order(&self, id: &OrderId) -> Option<Order> {
-        self.store.order(id).await.unwrap()
-    }
-
-    pub async fn item(&self, offer: &Offer) -> Item {
-        self.store.sale(&offer.sale).await.unwrap().unwrap().items.remove(&offer.item).unwrap()
-    }
-
-    pub async fn buckets(&self, offer: &Offer) -> Vec<Bucket> {
-        let count = self.item(offer).await.layout.buckets();
-        self.store.buckets(offer, 0..count).await.unwrap().into_iter().map(|(_, bucket)| bucket).collect()
-    }
-
-    /// (free, held, sold); fails if a bucket does not add up.
-    pub async fn figures(&self, offer: &Offer) -> (u32, u32, u32) {
-        let buckets = self.buckets(offer).await;
-        assert!(buckets.iter().all(Bucket::adds_up), "{buckets:?}");
-        let sum = |of: fn(&Bucket) -> u32| buckets.iter().map(of).sum();
-        (sum(|bucket| bucket.free), sum(Bucket::held), sum(|bucket| bucket.sold))
-    }
-
-    /// Everything that is kept, in a form that two worlds can be compared by.
-    pub async fn state(&self) -> BTreeMap<String, Vec<String>> {
-        let client = aws_sdk_dynamodb::Client::new(&self.wire.sdk_config());
-        let names = &self.names;
-        let mut state = BTreeMap::new();
-        for table in [
-            &names.sales,
-            &names.stock,
-            &names.claims,
-            &names.orders,
-            &names.ledger,
-            &names.accounts,
-            &names.availability,
-        ] {
-            let rows = client.scan().table_name(table).consistent_read(true).send().await.unwrap().items.unwrap();
-            let mut rows: Vec<String> = rows
-                .into_iter()
-                .map(|mut row| {
-                    // How often a page was turned says nothing of what is on it.
-                    row.remove("version");
-                    // Nor does how often a provider was asked in vain say anything of what it did in the end.
-                    row.retain(|name, _| !["tries", "triedAt", "trouble"].contains(&name.as_str()));
-                    shown(&AttributeValue::M(row))
-                })
-                .collect();
-            rows.sort();
-            state.insert(table.clone(), rows);
-        }
-        let schedules = aws_sdk_scheduler::Client::new(&self.wire.sdk_config()).list_schedules().send().await.unwrap();
-        let mut schedules: Vec<String> = schedules.schedules.iter().map(|one| one.name().unwrap().to_owned()).collect();
-        schedules.sort();
-        state.insert("schedules".to_owned(), schedules);
-        state
-    }
-
-    /// The calls made since [`Wire::forget_calls`], and their write units.
-    pub fn cost(&self) -> (Vec<String>, f64) {
-        let calls = self.wire.calls();
-        (calls.iter().map(|call| call.operation.clone()).collect(), calls.iter().map(|call| call.write_units).sum())
-    }
 }
 
 /// Engines with the template's empty tables and queues.
@@ -375,24 +312,6 @@ pub fn providers(config: &SdkConfig, wire: &Wire) -> Providers {
 
 fn function(binary: &str) -> &'static local_cloud::template::model::Function {
     STACK.functions.iter().find(|function| function.binary == binary).unwrap()
-}
-
-/// An attribute as text, the same for the same value: maps and sets have no order of their own.
-fn shown(value: &AttributeValue) -> String {
-    match value {
-        AttributeValue::M(map) => {
-            let sorted: BTreeMap<&String, String> = map.iter().map(|(name, value)| (name, shown(value))).collect();
-            format!("{sorted:?}")
-        }
-        AttributeValue::Ns(numbers) => {
-            let mut sorted = numbers.clone();
-            sorted.sort();
-            format!("{sorted:?}")
-        }
-        AttributeValue::L(list) => format!("{:?}", list.iter().map(shown).collect::<Vec<_>>()),
-        AttributeValue::S(text) | AttributeValue::N(text) => text.clone(),
-        other => format!("{other:?}"),
-    }
 }
 
 /// A far away end of a time budget.

@@ -35,6 +35,8 @@ const say = words({
 
 // A provider that the shop has not set up is refused: config.json can name those that are.
 const METHODS = ["alipay", "wechat", "stripe", "wechat-v2"].filter((method) => !config.methods || config.methods.includes(method));
+// What the shop shows may be a second old: so long a refused press waits before it looks again.
+const PRESS_AGAIN_MS = 1200;
 const state = { sales: [], orders: new Map(), presses: new Map(), payments: new Map(), points: null, user: session("buyer"), link: "" };
 const itemKey = (saleId, itemId) => `${saleId}/${itemId}`;
 
@@ -222,7 +224,7 @@ async function buy(sale, item) {
   state.presses.set(key, { quantity, busy: true });
   drawSales();
   try {
-    const accepted = await callPatiently("POST", "/seckill", { token: user.token, key: newKey(), body: { saleId: sale.saleId, itemId: item.itemId, quantity } });
+    const accepted = await press(user, sale, item, quantity);
     if (state.user !== user) return;
     hear({ orderId: accepted.orderId, version: 0, saleId: sale.saleId, itemId: item.itemId, itemName: item.name, quantity, amount: item.price * quantity, currency: item.currency, status: accepted.status, reason: null, payBy: null, payment: null });
     toast(say("accepted"), "good");
@@ -239,6 +241,25 @@ async function buy(sale, item) {
   } finally {
     state.presses.set(key, { quantity, busy: false });
     drawSales();
+  }
+}
+
+/** Sends a press. Told that it is sold out, looks once more: if the shop still shows units, they may have just come back. */
+async function press(user, sale, item, quantity) {
+  const send = (seen, key) => {
+    const body = { saleId: sale.saleId, itemId: item.itemId, quantity, seenVersion: seen.availabilityVersion };
+    return callPatiently("POST", "/seckill", { token: user.token, key, body });
+  };
+  const key = newKey();
+  try {
+    return await send(item, key);
+  } catch (problem) {
+    if (problem.code !== "SOLD_OUT") throw problem;
+    await sleep(around(PRESS_AGAIN_MS));
+    const again = await call("GET", `/sales/${sale.saleId}`).catch(() => null);
+    const shown = again?.sales[0]?.items.find((one) => one.itemId === item.itemId);
+    if (!shown || shown.availability === "SOLD_OUT") throw problem;
+    return send(shown, key);
   }
 }
 

@@ -39,7 +39,7 @@ done
 
 echo "cases against ministack (the schedules need about a minute):"
 LOCAL_CLOUD_TARGET="http://127.0.0.1:$PORT" NO_COLOR=1 \
-    cargo nextest run --workspace --no-fail-fast --test-threads 16 --success-output never \
+    infra/tools/nextest.sh run --workspace --no-fail-fast --test-threads 16 --success-output never \
     --failure-output final --filterset "package(seckill-local) & test(/^cases::/)" >"$work/cases.log" 2>&1 || true
 if ! grep -q '^ *Summary' "$work/cases.log"; then
     cat "$work/cases.log" >&2

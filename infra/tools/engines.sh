@@ -61,7 +61,7 @@ run() {
         fi
         sleep 0.3
     done
-    DYNAMODB_ENDPOINT="http://127.0.0.1:$PORT" cargo nextest run --workspace --filterset "$TESTS"
+    DYNAMODB_ENDPOINT="http://127.0.0.1:$PORT" infra/tools/nextest.sh run --workspace --filterset "$TESTS"
     stop
 }
 

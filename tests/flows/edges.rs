@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::ids::IdempotencyKey;
 use domain::sale::SaleChange;
 use flows::gate::FRESH_FOR_MS;
-use flows::purchase::Refusal;
+use flows::purchase::{Purchase, Refusal};
 use flows::set_up::{SetUpError, change, edit};
 use local_cloud::wire::{Fault, Loss};
 use seckill_tests::stepping::{at_call, stopped};
@@ -194,6 +194,40 @@ async fn a_restock_with_the_same_key_is_one_restock() {
     let key = IdempotencyKey::parse("delivery-1").unwrap();
     let other = flows::stock::restock(&world.store, &offer, 6, &key, far()).await;
     assert!(matches!(other, Err(SetUpError::Mismatch)), "{other:?}");
+}
+
+/// A unit comes back, the shop shows it, and its buyer presses at a function that still remembers the item as sold out.
+#[tokio::test]
+async fn a_press_that_has_seen_more_than_the_function_is_not_refused_from_memory() {
+    let world = World::new().await;
+    let offer = world.sale(1, 1).await;
+    let door = Door::of(&world);
+    let seckill = world.environment();
+    let order = seckill.purchase(&world.asks(&offer, "a", 1, None)).await.unwrap().order;
+    world.consume().await;
+    world.stream().await;
+    world.pass(1);
+    let refused = seckill.purchase(&world.asks(&offer, "b", 1, None)).await;
+    assert!(matches!(refused, Err(Refusal::SoldOut { .. })), "{refused:?}");
+
+    // A version that nobody can have seen costs one read a moment.
+    world.wire.forget_calls();
+    for _ in 0..3 {
+        let made_up = Purchase { seen_version: Some(u64::MAX), ..world.asks(&offer, "c", 1, None) };
+        assert!(matches!(seckill.purchase(&made_up).await, Err(Refusal::SoldOut { .. })));
+    }
+    assert_eq!(world.cost().0, ["GetItem"]);
+
+    door.ask(Some("a"), "POST", &format!("/orders/{order}/cancel"), None).await;
+    world.stream().await;
+    world.clock.advance(Duration::from_millis(60));
+    let shown = door.ask(None, "GET", &format!("/sales/{}", offer.sale), None).await.json();
+    let item = &shown["sales"][0]["items"][0];
+    assert_eq!(item["availability"], "IN_STOCK");
+    let unaware = seckill.purchase(&world.asks(&offer, "b", 1, None)).await;
+    assert!(matches!(unaware, Err(Refusal::SoldOut { .. })), "it remembers: {unaware:?}");
+    let seen_version = item["availabilityVersion"].as_u64();
+    seckill.purchase(&Purchase { seen_version, ..world.asks(&offer, "b", 1, None) }).await.unwrap();
 }
 
 #[tokio::test]

@@ -20,10 +20,23 @@ const CAPACITY: usize = 1_000;
 /// Items looked at together.
 const AT_ONCE: usize = 8;
 
+/// How an item looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub availability: Availability,
+    /// Grows with every change of what is open: the sum of the pages' versions.
+    pub version: u64,
+}
+
+impl Look {
+    /// Nothing was laid out yet, or nothing is known.
+    pub const NOTHING: Self = Self { availability: Availability::SoldOut, version: 0 };
+}
+
 /// The memory of one running function.
 #[derive(Debug)]
 pub struct Shelves {
-    items: Cache<Offer, Availability>,
+    items: Cache<Offer, Look>,
 }
 
 impl Default for Shelves {
@@ -39,7 +52,7 @@ impl Shelves {
         store: &Store,
         found: &SaleWithItems,
         now: Timestamp,
-    ) -> Result<BTreeMap<ItemId, Availability>, StoreError> {
+    ) -> Result<BTreeMap<ItemId, Look>, StoreError> {
         let looks: Vec<_> = found.items.values().map(|item| self.item(store, found, item, now)).collect();
         stream::iter(looks).buffer_unordered(AT_ONCE).try_collect().await
     }
@@ -50,28 +63,30 @@ impl Shelves {
         found: &SaleWithItems,
         item: &Item,
         now: Timestamp,
-    ) -> Result<(ItemId, Availability), StoreError> {
+    ) -> Result<(ItemId, Look), StoreError> {
         let offer = Offer { sale: found.sale.id.clone(), item: item.id.clone() };
-        let availability = self.items.get(&offer, now, look(store, &offer, item)).await?;
-        Ok((item.id.clone(), availability))
+        let look = self.items.get(&offer, now, look(store, &offer, item)).await?;
+        Ok((item.id.clone(), look))
     }
 }
 
-async fn look(store: &Store, offer: &Offer, item: &Item) -> Result<Availability, StoreError> {
+async fn look(store: &Store, offer: &Offer, item: &Item) -> Result<Look, StoreError> {
     let buckets = item.layout.buckets();
     let numbers: Vec<PageNo> = (0..pages(buckets)).collect();
     if numbers.is_empty() {
-        return Ok(Availability::of(0, 0));
+        return Ok(Look::NOTHING);
     }
     let read = store.pages(offer, &numbers).await?.into_iter().collect();
-    Ok(Availability::of(open(&numbers, read, buckets), buckets))
+    Ok(look_of(&numbers, read, buckets))
 }
 
-/// How many buckets are open. A page that the stream has not told of yet is open.
-fn open(numbers: &[PageNo], mut read: HashMap<PageNo, Page>, buckets: u32) -> u32 {
-    let mut page = |number: &PageNo| read.remove(number).unwrap_or_else(|| Page::untold(*number, buckets));
-    let open: usize = numbers.iter().map(|number| page(number).open.len()).sum();
-    u32::try_from(open).unwrap_or(u32::MAX)
+/// A page that the stream has not told of yet is open.
+fn look_of(numbers: &[PageNo], mut read: HashMap<PageNo, Page>, buckets: u32) -> Look {
+    let page = |number: &PageNo| read.remove(number).unwrap_or_else(|| Page::untold(*number, buckets));
+    let pages: Vec<Page> = numbers.iter().map(page).collect();
+    let open: usize = pages.iter().map(|page| page.open.len()).sum();
+    let open = u32::try_from(open).unwrap_or(u32::MAX);
+    Look { availability: Availability::of(open, buckets), version: pages.iter().map(|page| page.version).sum() }
 }
 
 #[cfg(test)]
@@ -80,9 +95,14 @@ mod tests {
 
     #[test]
     fn a_page_that_nothing_is_told_of_is_open() {
-        let told = |open: &[u32]| Page { open: open.iter().copied().collect(), version: 1 };
-        assert_eq!(open(&[0, 1], HashMap::new(), 600), 600);
-        assert_eq!(open(&[0, 1], [(0, told(&[3, 4]))].into(), 600), 2 + 88);
-        assert_eq!(open(&[0, 1], [(0, told(&[])), (1, told(&[]))].into(), 600), 0);
+        let told = |open: &[u32], version| Page { open: open.iter().copied().collect(), version };
+        let looks = |read: &[(PageNo, Page)]| {
+            let look = look_of(&[0, 1], read.iter().cloned().collect(), 600);
+            (look.availability, look.version)
+        };
+        assert_eq!(looks(&[]), (Availability::InStock, 0));
+        assert_eq!(looks(&[(0, told(&[3, 4], 7))]), (Availability::InStock, 7), "two and 88 are open");
+        assert_eq!(looks(&[(0, told(&[3, 4], 7)), (1, told(&[], 2))]), (Availability::Low, 9));
+        assert_eq!(looks(&[(0, told(&[], 8)), (1, told(&[], 2))]), (Availability::SoldOut, 10));
     }
 }

@@ -28,7 +28,7 @@ use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use jiff::SignedDuration;
 use store::{ClaimWrite, Hold, NewClaim, Store, StoreError};
 
-use crate::gate::{Gate, Pick};
+use crate::gate::{Gate, Pick, Search};
 use crate::limits::Limits;
 use crate::sales::Sales;
 use crate::stock;
@@ -55,6 +55,8 @@ pub struct Purchase {
     pub quantity: u32,
     /// The buyer's own name for this try.
     pub key: Option<IdempotencyKey>,
+    /// The `availabilityVersion` of the item that the buyer saw when pressing.
+    pub seen_version: Option<u64>,
     /// When.
     pub now: Timestamp,
     /// Random bits: for the order's number and the choice of a bucket.
@@ -366,7 +368,15 @@ impl Seckill {
     }
 
     async fn pick(&self, purchase: &Purchase, item: &Item, quantity: u32, roll: u32) -> Result<Pick, StoreError> {
-        self.gate.pick(&self.store, &purchase.offer, item.layout.buckets(), quantity, purchase.now, roll).await
+        let search = Search {
+            offer: &purchase.offer,
+            buckets: item.layout.buckets(),
+            quantity,
+            seen_version: purchase.seen_version,
+            now: purchase.now,
+            roll,
+        };
+        self.gate.pick(&self.store, &search).await
     }
 
     /// Forgets old answers of a buyer who has many. A failure changes nothing: the next press tries again.

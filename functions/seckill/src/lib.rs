@@ -56,6 +56,7 @@ struct Press {
     sale_id: SaleId,
     item_id: ItemId,
     quantity: NonZeroU32,
+    seen_version: Option<u64>,
 }
 
 /// What an accepted buyer gets.
@@ -110,13 +111,14 @@ async fn press(
     }
     let buyer = request::buyer(request)?;
     let key = request::idempotency_key(request)?;
-    let Press { sale_id, item_id, quantity } = body::parse(request, body::SMALL)?;
+    let Press { sale_id, item_id, quantity, seen_version } = body::parse(request, body::SMALL)?;
     let purchase = Purchase {
         offer: Offer { sale: sale_id, item: item_id },
         buyer_key: BuyerKey::of(&buyer, &app.salt),
         buyer,
         quantity: quantity.get(),
         key,
+        seen_version,
         now,
         random: (app.random)(),
         trace: trace.map(str::to_owned),
@@ -153,6 +155,9 @@ mod tests {
     fn a_press_names_sale_item_and_quantity() {
         let press = parsed(r#"{"saleId": "s1", "itemId": "i1", "quantity": 2}"#).unwrap();
         assert_eq!((press.sale_id.as_str(), press.item_id.as_str(), press.quantity.get()), ("s1", "i1", 2));
+        assert_eq!(press.seen_version, None);
+        let press = parsed(r#"{"saleId": "s1", "itemId": "i1", "quantity": 2, "seenVersion": 17}"#).unwrap();
+        assert_eq!(press.seen_version, Some(17));
     }
 
     #[test]
@@ -165,6 +170,8 @@ mod tests {
             (r#"{"saleId": "s1", "itemId": "", "quantity": 1}"#, "itemId"),
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "buyer": "ann"}"#, "buyer"),
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "price": 1}"#, "price"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "seenVersion": -1}"#, "seenVersion"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "seenVersion": "7"}"#, "seenVersion"),
         ] {
             let problem = parsed(text).unwrap_err();
             assert_eq!((problem.code, problem.errors[0].field.as_str()), (Code::Invalid, field), "{text}");

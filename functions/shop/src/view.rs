@@ -7,6 +7,7 @@ use domain::availability::Availability;
 use domain::ids::ItemId;
 use domain::sale::{Item, Phase, SaleWithItems};
 use edge::order::OrderJson;
+use flows::availability::Look;
 use serde::Serialize;
 
 /// Sales, and the server's time for a page to count down by.
@@ -40,11 +41,13 @@ struct ItemJson {
     limit_per_buyer: u32,
     points_price: Option<i64>,
     availability: Availability,
+    availability_version: u64,
 }
 
 impl SaleJson {
-    pub(crate) fn of(found: &SaleWithItems, looks: &BTreeMap<ItemId, Availability>, now: Timestamp) -> Self {
+    pub(crate) fn of(found: &SaleWithItems, looks: &BTreeMap<ItemId, Look>, now: Timestamp) -> Self {
         let SaleWithItems { sale, items } = found;
+        let look = |item: &Item| looks.get(&item.id).copied().unwrap_or(Look::NOTHING);
         let item = |item: &Item| ItemJson {
             item_id: item.id.to_string(),
             name: item.name.clone(),
@@ -53,7 +56,8 @@ impl SaleJson {
             currency: item.currency.to_string(),
             limit_per_buyer: item.limit_per_buyer,
             points_price: item.points_price,
-            availability: looks.get(&item.id).copied().unwrap_or(Availability::SoldOut),
+            availability: look(item).availability,
+            availability_version: look(item).version,
         };
         Self {
             sale_id: sale.id.to_string(),
@@ -136,13 +140,14 @@ pub(crate) mod tests {
             changed_at: at("2026-11-10T12:00:00Z"),
         };
         let items = ["phone", "watch"].map(item).map(|item| (item.id.clone(), item)).into();
-        let looks = [("phone".parse().unwrap(), Availability::Low)].into();
+        let looks = [("phone".parse().unwrap(), Look { availability: Availability::Low, version: 9 })].into();
         let now = at("2026-11-10T23:59:59Z");
         let sales = vec![SaleJson::of(&SaleWithItems { sale, items }, &looks, now)];
-        let shown = |id: &str, availability: &str| {
+        let shown = |id: &str, availability: &str, version: u64| {
             json!({
                 "itemId": id, "name": id.to_uppercase(), "price": 69_900, "originalPrice": 99_900, "currency": "CNY",
                 "limitPerBuyer": 1, "pointsPrice": null, "availability": availability,
+                "availabilityVersion": version,
             })
         };
         assert_eq!(
@@ -152,7 +157,7 @@ pub(crate) mod tests {
                 "sales": [{
                     "saleId": "s1", "name": "11.11", "status": "SCHEDULED",
                     "startsAt": "2026-11-11T00:00:00Z", "endsAt": "2026-11-11T01:00:00Z",
-                    "items": [shown("phone", "LOW"), shown("watch", "SOLD_OUT")],
+                    "items": [shown("phone", "LOW", 9), shown("watch", "SOLD_OUT", 0)],
                 }],
             })
         );

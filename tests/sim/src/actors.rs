@@ -22,6 +22,8 @@ pub struct Press {
     pub buyer: usize,
     pub key: Option<String>,
     pub quantity: u32,
+    /// The version of the availability that the buyer saw when pressing.
+    pub seen_version: Option<u64>,
     pub began_ms: i64,
 }
 
@@ -100,7 +102,8 @@ pub struct Actor {
 }
 
 pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Life {
-    let body = json!({"saleId": offer.sale, "itemId": offer.item, "quantity": press.quantity});
+    let (seen, quantity) = (press.seen_version, press.quantity);
+    let body = json!({"saleId": offer.sale, "itemId": offer.item, "quantity": quantity, "seenVersion": seen});
     let headers: Vec<(&str, &str)> = press.key.iter().map(|key| ("idempotency-key", key.as_str())).collect();
     let asked = request(Some(&name(press.buyer)), "", "POST", "/seckill", &headers, Some(body));
     Box::pin(async move {

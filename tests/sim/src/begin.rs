@@ -1,5 +1,6 @@
 //! Somebody begins to act: buyers, what they do at their providers, what arrives at the functions, the operator, and reconcile.
 
+use domain::availability::{PageNo, pages};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sources::events::{queue_event, stream_event};
 use seckill_tests::world::names;
@@ -23,9 +24,10 @@ impl Sim {
             self.asked.insert(id, act.clone());
         }
         match act {
-            Act::Press { buyer, key, quantity, environment } => {
+            Act::Press { buyer, key, quantity, environment, informed } => {
                 let began_ms = self.observer.clock.now_ms();
-                let press = Press { buyer: *buyer, key: key.clone(), quantity: *quantity, began_ms };
+                let seen_version = if *informed { Some(self.shown_version().await) } else { None };
+                let press = Press { buyer: *buyer, key: key.clone(), quantity: *quantity, seen_version, began_ms };
                 self.uses(&press);
                 let life = actors::press(self.functions.seckill(*environment), &self.offer, press);
                 self.start(id, (Function::Seckill, *environment), life)
@@ -185,6 +187,16 @@ impl Sim {
         }
         let life = actors::check_deadline(self.functions.timeout_check(environment), firing);
         self.start(id, (Function::TimeoutCheck, environment), life)
+    }
+}
+
+impl Sim {
+    /// The version of the availability that a storefront could show at this moment.
+    async fn shown_version(&self) -> u64 {
+        let pages = pages(self.observer.item(&self.offer).await.layout.buckets());
+        let numbers: Vec<PageNo> = (0..pages).collect();
+        let pages = self.observer.store.pages_as_they_are(&self.offer, &numbers).await.unwrap();
+        pages.iter().map(|(_, page)| page.version).sum()
     }
 }
 

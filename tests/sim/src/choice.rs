@@ -40,6 +40,8 @@ pub enum Act {
         key: Option<String>,
         quantity: u32,
         environment: usize,
+        /// Whether the press carries the version of the availability that the shop shows at this moment.
+        informed: bool,
     },
     /// The buyer looks at an order that was accepted.
     Look {
@@ -139,9 +141,10 @@ impl fmt::Display for Step {
 impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Act::Press { buyer, key, quantity, environment } => {
+            Act::Press { buyer, key, quantity, environment, informed } => {
                 let key = key.as_deref().unwrap_or("no key");
-                write!(f, "buyer {buyer} presses for {quantity} with {key} at seckill {environment}")
+                let informed = if *informed { ", having looked" } else { "" };
+                write!(f, "buyer {buyer} presses for {quantity} with {key} at seckill {environment}{informed}")
             }
             Act::Look { buyer, back } => write!(f, "buyer {buyer} looks at order -{back}"),
             Act::Cancel { buyer, back } => write!(f, "buyer {buyer} cancels order -{back}"),

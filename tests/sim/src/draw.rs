@@ -127,9 +127,7 @@ impl Sim {
         let asked: Vec<&Act> = self.actors.iter().filter_map(|actor| self.asked.get(&actor.id)).collect();
         let act = (*asked.get(self.dice.below(asked.len()))?).clone();
         Some(match act {
-            Act::Press { buyer, key, quantity, .. } => {
-                Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) }
-            }
+            Act::Press { buyer, key, quantity, .. } => self.press_of(buyer, key, quantity),
             act => act,
         })
     }
@@ -145,7 +143,7 @@ impl Sim {
                 quantity -= 1;
                 key = key.map(|key| format!("{key}-less"));
             }
-            return Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) };
+            return self.press_of(buyer, key, quantity);
         }
         let buyer = match self.lately.last() {
             Some(buyer) if self.dice.chance(15) => *buyer,
@@ -159,7 +157,13 @@ impl Sim {
             _ => Some(format!("key-{buyer}-{}", self.dice.below(tries))),
         };
         let quantity = if self.dice.chance(self.weather.pairs) { 2 } else { 1 };
-        Act::Press { buyer, key, quantity, environment: self.dice.below(ENVIRONMENTS) }
+        self.press_of(buyer, key, quantity)
+    }
+
+    /// A press at some running function, by somebody who looked at the shop just before, or did not.
+    fn press_of(&mut self, buyer: usize, key: Option<String>, quantity: u32) -> Act {
+        let environment = self.dice.below(ENVIRONMENTS);
+        Act::Press { buyer, key, quantity, environment, informed: self.dice.chance(50) }
     }
 
     /// One of the latest orders, mostly: they are the ones that still wait.

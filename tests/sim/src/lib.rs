@@ -13,6 +13,7 @@
 )]
 
 pub mod actors;
+pub mod answers;
 pub mod begin;
 pub mod calm;
 pub mod check;

@@ -8,11 +8,12 @@
 //!
 //! What is decided is decided by the code that is deployed ([`domain::order::step`], [`domain::repair::verdict`],
 //! [`domain::claim::BuyerClaims::standing`]); the conditions of the writes are written down here once more ([`tables`]), and the steps of the
-//! flows too ([`processes`]). [`search`] goes everywhere.
+//! flows too ([`processes`], [`steps`]). [`search`] goes everywhere.
 
 pub mod decisions;
 pub mod processes;
 pub mod search;
+pub mod steps;
 pub mod tables;
 
 /// A bug in the protocol: each must be found, or the search proves nothing.

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs `cargo nextest` with the arguments given. Installs it first where it is missing: from the registry, into .tools.
+set -euo pipefail
+VERSION=0.9.143
+if ! cargo nextest --version >/dev/null 2>&1; then
+  tools=$PWD/.tools
+  if [ ! -x "$tools/bin/cargo-nextest" ]; then
+    echo "Installing cargo-nextest $VERSION into .tools (once; it takes some minutes)..."
+    cargo install --quiet --locked --root "$tools" cargo-nextest --version "$VERSION"
+  fi
+  PATH=$tools/bin:$PATH
+fi
+exec cargo nextest "$@"
