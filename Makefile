@@ -1,6 +1,6 @@
 # A bare `make` prints the targets.
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim sim-teeth \
+.PHONY: help run test check fmt build-local agree bench redrive dead-letters drill sim planted-bugs \
 	audit reconcile build deploy destroy bootstraps lint-template rie rehearse engines cold-start instructions plan load bench-compare \
 	demo browser fuzz-api publish-web
 
@@ -8,7 +8,7 @@ help: ## Print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # cargo nextest, which installs itself where it is missing.
-NEXTEST := infra/tools/nextest.sh
+NEXTEST := infra/tools/scripts/nextest.sh
 
 build-local: ## Build the functions and the local cloud for this machine
 	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
@@ -63,7 +63,7 @@ destroy: ## Delete a stage with everything in it (STAGE=dev)
 	@infra/stage.sh destroy
 
 lint-template: ## Check template.yaml with SAM, cfn-lint and a security linter
-	@infra/tools/lint-template.sh
+	@infra/tools/scripts/lint-template.sh
 
 # What Lambda would start, for this machine, all in one build: the functions, and the minimal one that they are measured beside.
 FUNCTIONS := $(notdir $(wildcard functions/*))
@@ -73,24 +73,24 @@ bootstraps:
 	@cargo build --release $(foreach name,$(FUNCTIONS) minimal,--bin $(name))
 
 rie: build-local bootstraps ## Run every bootstrap under AWS's Runtime Interface Emulator, on the events of tests/events
-	@venv=$$(infra/tools/venv.sh sam) && $$venv/bin/python infra/tools/rie.py $(BOOTSTRAPS) target/debug/seckill-local
+	@venv=$$(infra/tools/scripts/venv.sh sam) && $$venv/bin/python infra/tools/scripts/rie.py $(BOOTSTRAPS) target/debug/seckill-local
 
 rehearse: build-local bootstraps ## Deploy template.yaml on an emulator of AWS, and live a sale there
-	@venv=$$(infra/tools/venv.sh sam) && ministack=$$(infra/tools/venv.sh ministack) && \
-		$$venv/bin/python infra/tools/rehearse.py $(BOOTSTRAPS) target/debug/seckill-local $$ministack/bin/ministack
+	@venv=$$(infra/tools/scripts/venv.sh sam) && ministack=$$(infra/tools/scripts/venv.sh ministack) && \
+		$$venv/bin/python infra/tools/scripts/rehearse.py $(BOOTSTRAPS) target/debug/seckill-local $$ministack/bin/ministack
 
 engines: ## Run the flows' tests with every DynamoDB call on two other engines as well, and compare the answers
-	@infra/tools/engines.sh
+	@infra/tools/scripts/engines.sh
 
 cold-start: build-local bootstraps ## Measure each bootstrap's size, start and first answer beside a minimal function
-	@python3 infra/tools/cold_start.py $(BOOTSTRAPS) target/debug/seckill-local
+	@python3 infra/tools/scripts/cold_start.py $(BOOTSTRAPS) target/debug/seckill-local
 
 instructions: ## Count where a press spends its instructions, under valgrind
 	@cargo build --workspace --bins --profile bench-local
-	@python3 infra/tools/instructions.py target/bench-local
+	@python3 infra/tools/scripts/instructions.py target/bench-local
 
 agree: ## Run the SQS and Scheduler cases against ministack too, and compare
-	@infra/local/agree.sh
+	@infra/local-cloud/agree.sh
 
 # The crowd meets the bootstraps as they are deployed, and everything else is optimised, too; PROFILE=dev measures what the tests run.
 PROFILE ?= bench-local
@@ -117,9 +117,9 @@ sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 repla
 	@PAIRS=all $(NEXTEST) run --workspace $(if $(OPTIMISED),--release) --no-capture \
 		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test lives --test model)
 
-sim-teeth: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)
+planted-bugs: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)
 	@cargo build --workspace --bins --quiet
-	@target/debug/sim-teeth
+	@target/debug/planted-bugs
 
 browser: build-local ## Test the pages in a real browser; pictures are left in tests/output/browser
 	@tests/browser/run.sh

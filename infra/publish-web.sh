@@ -5,7 +5,7 @@
 # and WebUrl/console, with the stack's output WebUrl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. infra/tools/read-stage.sh
+. infra/tools/scripts/read-stage.sh
 if [ -n "${STAGE:-}" ] || [ -z "${STACK:-}" ]; then needs_stage; fi
 STACK=${STACK:-$stack}
 command -v aws >/dev/null || { echo "publish-web: the AWS CLI (aws) is needed" >&2; exit 1; }

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 export SAM_CLI_TELEMETRY=0
 
-. infra/tools/read-stage.sh
+. infra/tools/scripts/read-stage.sh
 
 # The issuer that the template has for the local cloud. SAM's questions offer it, and its Rules refuse it.
 placeholder() { sed -n '/^  JwtIssuer:/,/Default:/s/^ *Default: *//p' template.yaml; }
@@ -22,7 +22,7 @@ build() {
     PATH=$venv/bin:$PATH "$venv/bin/sam" build --parameter-overrides "Architecture=$1"
 }
 
-venv=$(infra/tools/venv.sh sam)
+venv=$(infra/tools/scripts/venv.sh sam)
 case ${1:-} in
     build) build "${ARCH:-arm64}" ;;
     deploy)
@@ -43,19 +43,19 @@ case ${1:-} in
     destroy)
         needs_stage
         if [ "$(parameter TableProtection)" != false ]; then
-            status=$("$venv/bin/python" infra/tools/stack.py status "$stack")
+            status=$("$venv/bin/python" infra/tools/scripts/stack.py status "$stack")
             case $status in
                 # A first deployment that failed: nothing was ever sold there, and it cannot be deployed again before it is deleted.
                 ROLLBACK_COMPLETE | ROLLBACK_FAILED) say "$stack is $status: its first deployment failed. Tables that are left refuse to be deleted; infra/RUNBOOK.md says how to let them go." ;;
                 *) stop "The tables of $STAGE are protected. If they are to go: set TableProtection=\\\"false\\\" in infra/stages/$STAGE.toml, make deploy STAGE=$STAGE, then this again. If $stack cannot be deployed any more, see infra/RUNBOOK.md, When a deployment goes wrong." ;;
             esac
         fi
-        bucket=$("$venv/bin/python" infra/tools/stack.py web-bucket "$stack")
+        bucket=$("$venv/bin/python" infra/tools/scripts/stack.py web-bucket "$stack")
         if [ -n "$bucket" ]; then
             say "The pages in $bucket go first; make publish-web brings them back if the stack stays. Go on? [y/N]"
             read -r answer || answer=
             [ "$answer" = y ] || stop "Nothing was deleted."
-            "$venv/bin/python" infra/tools/stack.py empty-web-bucket "$stack"
+            "$venv/bin/python" infra/tools/scripts/stack.py empty-web-bucket "$stack"
         fi
         "$venv/bin/sam" delete --stack-name "$stack"
         ;;

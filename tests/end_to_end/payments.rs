@@ -1,6 +1,6 @@
 //! Paying, as buyers, providers and the operator see it: the deployed binaries, and providers with real signatures.
 
-use seckill_tests::http::{Answer, User};
+use testkit::http::{Answer, User};
 use serde_json::{Value, json};
 
 use crate::shop::{Shop, press, sale, status, until};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
-use seckill_tests::http::User;
+use testkit::http::User;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Error, Message};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use local_cloud::run::{LocalCloud, Options};
-use seckill_tests::http::{Answer, Api, User, sale_form};
-use seckill_tests::permissions;
+use testkit::http::{Answer, Api, User, sale_form};
+use testkit::permissions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

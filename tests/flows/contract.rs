@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use edge::Code;
-use seckill_tests::contract::{Operation, description, fault, operations};
+use testkit::contract::{Operation, description, fault, operations};
 use serde_json::{Value, json};
 
 #[test]

@@ -1,9 +1,9 @@
 //! What each thing costs, in calls and write units: exact, and the same for a small sale and a large one.
 
 use flows::close::{Cause, close};
-use flows::gate::FRESH_FOR_MS;
+use flows::bucket_picker::FRESH_FOR_MS;
 use flows::purchase::Refusal;
-use seckill_tests::world::World;
+use testkit::world::World;
 use std::time::Duration;
 
 #[tokio::test]

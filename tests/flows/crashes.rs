@@ -9,8 +9,8 @@ use flows::place_order::place_order;
 use flows::purchase::Purchase;
 use flows::sales::Sales;
 use local_cloud::wire::Fault;
-use seckill_tests::stepping::{holds_everywhere, stopped};
-use seckill_tests::world::{World, far, form};
+use testkit::stepping::{holds_everywhere, stopped};
+use testkit::world::{World, far, form};
 
 async fn asked(world: &World) -> Purchase {
     let offer = world.sale(30, 1).await;

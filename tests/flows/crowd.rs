@@ -6,7 +6,7 @@ use std::sync::Arc;
 use domain::order::Status;
 use flows::purchase::Refusal;
 use futures::stream::{self, StreamExt};
-use seckill_tests::world::World;
+use testkit::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_units_and_twenty_thousand_buyers() {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use domain::ids::IdempotencyKey;
 use domain::sale::SaleChange;
-use flows::gate::FRESH_FOR_MS;
+use flows::bucket_picker::FRESH_FOR_MS;
 use flows::purchase::{Purchase, Refusal};
 use flows::set_up::{SetUpError, change, edit};
 use local_cloud::wire::{Fault, Loss};
-use seckill_tests::stepping::{at_call, stopped};
-use seckill_tests::world::{START_MS, World, far, form};
+use testkit::stepping::{at_call, stopped};
+use testkit::world::{START_MS, World, far, form};
 use serde_json::json;
 
 use crate::door::Door;

@@ -13,7 +13,7 @@ use flows::place_order::{Placement, fail};
 use flows::purchase::Refusal;
 use flows::sales::Sales;
 use local_cloud::wire::Fault;
-use seckill_tests::world::{World, form};
+use testkit::world::{World, form};
 use store::{ClaimWrite, Hold, Moved, Revival, SaleWrite};
 
 fn some_order(world: &World, offer: &Offer, buyer: &str) -> OrderId {
@@ -94,8 +94,8 @@ async fn a_claim_that_came_back_is_not_withdrawn_by_who_saw_it_before() {
     let offer = world.sale(72, 1).await;
     let order = world.buys(&offer, "alice").await;
     let claim = claim_of(&world, &offer, &order).await.unwrap();
-    let away = Claim { bucket: (claim.bucket + 1) % 3, left: vec![claim.bucket], ..claim.clone() };
-    let back = Claim { left: vec![claim.bucket, away.bucket], ..claim.clone() };
+    let away = Claim { bucket: (claim.bucket + 1) % 3, previous_buckets: vec![claim.bucket], ..claim.clone() };
+    let back = Claim { previous_buckets: vec![claim.bucket, away.bucket], ..claim.clone() };
     for (from, to) in [(&claim, &away), (&away, &back)] {
         assert_eq!(world.store.move_claim(&offer, from, to).await.unwrap(), ClaimWrite::Done);
     }
@@ -135,14 +135,14 @@ async fn a_late_close_leaves_the_next_order_alone() {
     let closed = flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Buyer, world.now())
         .await
         .unwrap();
-    assert!(matches!(closed, flows::close::Closing::Closed(_)));
+    assert!(matches!(closed, flows::close::CloseOutcome::Closed(_)));
     world.pass(1);
     let second = world.buys(&offer, "alice").await;
     world.settle_down().await;
     let again = flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Deadline, world.now())
         .await
         .unwrap();
-    assert!(matches!(again, flows::close::Closing::Before(_)));
+    assert!(matches!(again, flows::close::CloseOutcome::Before(_)));
     assert_eq!(claim_of(&world, &offer, &second).await.unwrap().order, second);
     assert_eq!(world.figures(&offer).await, (9, 1, 0));
     assert!(matches!(world.press(&offer, "alice").await, Err(Refusal::Duplicate(live)) if live == second));
@@ -327,10 +327,10 @@ async fn a_deadline_closes_nothing_before_its_time() {
         flows::close::close(&world.store, &world.providers, &id, flows::close::Cause::Deadline, now).await.unwrap()
     };
     let early = pay_by - jiff::SignedDuration::from_millis(1);
-    assert!(matches!(look(early).await, flows::close::Closing::NotDue(_)));
+    assert!(matches!(look(early).await, flows::close::CloseOutcome::NotDue(_)));
     assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
     assert_eq!(world.figures(&offer).await, (23, 1, 0));
-    assert!(matches!(look(pay_by).await, flows::close::Closing::Closed(_)));
+    assert!(matches!(look(pay_by).await, flows::close::CloseOutcome::Closed(_)));
     assert_eq!(world.figures(&offer).await, (24, 0, 0));
 }
 

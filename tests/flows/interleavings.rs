@@ -15,8 +15,8 @@ use flows::refund::refund;
 use flows::start_payment::Started;
 use futures::task::noop_waker;
 use local_cloud::wire::{Fault, Wire};
-use seckill_tests::turns::{Turns, act};
-use seckill_tests::world::World;
+use testkit::scheduler::{Turns, act};
+use testkit::world::World;
 
 /// What can happen to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

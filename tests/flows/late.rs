@@ -14,8 +14,8 @@ use flows::purchase::{Purchase, Refusal};
 use flows::sales::Sales;
 use flows::set_up::change;
 use local_cloud::wire::{Fault, Loss};
-use seckill_tests::stepping::at_call;
-use seckill_tests::world::World;
+use testkit::stepping::at_call;
+use testkit::world::World;
 use store::{ClaimWrite, Hold, NewClaim};
 
 /// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
@@ -81,7 +81,7 @@ async fn torn(world: &World) -> (Offer, OrderMessage, OrderMessage) {
     let (claims, _) = world.store.claims(&asked.buyer_key, &offer.sale).await.unwrap();
     let one = claims.claims[&offer.item].clone();
     assert_eq!(one.order, order);
-    let other = Claim { bucket: (one.bucket + 1) % 3, left: vec![one.bucket], ..one.clone() };
+    let other = Claim { bucket: (one.bucket + 1) % 3, previous_buckets: vec![one.bucket], ..one.clone() };
     world.store.move_claim(&offer, &one, &other).await.unwrap();
     let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
     world.cloud.sqs.purge(&queue).await.unwrap();
@@ -226,7 +226,7 @@ async fn an_order_is_not_failed_by_an_old_memory_of_its_sale() {
     let offer = world.preheated(30, 1).await;
     let asked = world.asks(&offer, "alice", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
-    let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
+    let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = IdempotencyKey::from(&claim.order);
     let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
     world.store.claim(&new).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_claim_that_lands_after_its_orders_end_keeps_nobody_from_buying() {
         assert!(world.wire.arrive(0).await.is_some(), "the first claim is still under way");
         // The message comes again as well, as messages do.
         let asked = world.asks(&offer, "alice", 1, key);
-        let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
+        let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
         place_order(&world.store, &Sales::default(), &at_bucket(&asked, &claim), world.now()).await.unwrap();
         world.pass(7);
         world.press(&offer, "alice").await.unwrap_or_else(|refusal| panic!("with {key:?}: {refusal}"));
@@ -298,7 +298,7 @@ async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() 
     let asked = || world.asks(&offer, "alice", 1, Some("k"));
     let first = asked();
     let order = OrderId::new(first.now, &first.buyer_key, first.random);
-    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, left: Vec::new() };
+    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = first.key.clone().unwrap();
     let expires = world.now().saturating_add(jiff::SignedDuration::from_hours(1)).unwrap();
     world
@@ -311,10 +311,10 @@ async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() 
     assert!(matches!(second, Err(Refusal::SoldOut { .. })), "{second:?}");
     let (claims, _) = world.store.claims(&first.buyer_key, &offer.sale).await.unwrap();
     let moved = &claims.claims[&offer.item];
-    assert_eq!((moved.bucket, &moved.left[..]), (1, &[0][..]));
+    assert_eq!((moved.bucket, &moved.previous_buckets[..]), (1, &[0][..]));
 
     // Moved back and on again, it has left both.
-    let back = Claim { bucket: 0, left: vec![0, 1], ..moved.clone() };
+    let back = Claim { bucket: 0, previous_buckets: vec![0, 1], ..moved.clone() };
     assert_eq!(world.store.move_claim(&offer, moved, &back).await.unwrap(), ClaimWrite::Done);
     let again = Claim { bucket: 1, ..back.clone() };
     assert_eq!(world.store.move_claim(&offer, &back, &again).await.unwrap(), ClaimWrite::Done);

@@ -1,7 +1,7 @@
 //! An operator's figures of the moment: true, and cheap however many look.
 
 use flows::live::{Figures, Live};
-use seckill_tests::world::World;
+use testkit::world::World;
 
 fn reads(world: &World) -> usize {
     world.cost().0.iter().filter(|operation| ["BatchGetItem", "Scan"].contains(&operation.as_str())).count()

@@ -9,8 +9,8 @@ use flows::refund::{Refund, refund};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sandbox::Mood;
 use local_cloud::wire::Fault;
-use seckill_tests::till::PROVIDERS;
-use seckill_tests::world::World;
+use testkit::paying::PROVIDERS;
+use testkit::world::World;
 use serde_json::Value;
 use store::Names;
 

@@ -4,7 +4,7 @@ use domain::order::Status;
 use flows::purchase::Refusal;
 use local_cloud::engine::Service;
 use local_cloud::wire::{Fault, Loss};
-use seckill_tests::world::World;
+use testkit::world::World;
 
 #[tokio::test]
 async fn the_queue_is_down_during_a_purchase() {

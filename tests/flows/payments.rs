@@ -3,8 +3,8 @@
 use domain::ids::OrderId;
 use domain::order::{Reason, Status};
 use domain::payment::{Method, OpenEntry};
-use flows::Undone;
-use flows::close::{Cause, Closing, close};
+use flows::FlowError;
+use flows::close::{Cause, CloseOutcome, close};
 use flows::purchase::Refusal;
 use flows::refund::{Refund, refund};
 use flows::settle::{Settled, settle};
@@ -12,8 +12,8 @@ use flows::start_payment::NotStarted;
 use local_cloud::sandbox::Mood;
 use local_cloud::wire::Fault;
 use payments::Kind;
-use seckill_tests::till::{PROVIDERS, arrived};
-use seckill_tests::world::World;
+use testkit::paying::{PROVIDERS, arrived};
+use testkit::world::World;
 
 async fn status(world: &World, order: &OrderId) -> Status {
     world.order(order).await.unwrap().status
@@ -101,11 +101,11 @@ async fn wechat_v2_is_not_closed_before_five_minutes() {
     let refused = world.asks_to_pay(&order, Method::Alipay, 0).await.unwrap_err();
     assert!(matches!(refused, NotStarted::OtherOpenUntil(_)), "{refused:?}");
     let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
-    assert!(matches!(closing, Closing::NotBefore(..)), "{closing:?}");
+    assert!(matches!(closing, CloseOutcome::NotBefore(..)), "{closing:?}");
     assert_eq!(world.starts(&order, Method::WechatV2, 0).await, v2, "it can still be paid");
     world.pass(301);
     let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
-    assert!(matches!(closing, Closing::Closed(_)), "{closing:?}");
+    assert!(matches!(closing, CloseOutcome::Closed(_)), "{closing:?}");
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_payment_that_the_deadline_finds_made_settles_the_order() {
             world.pass(899);
             let at = world.order(&order).await.unwrap().pay_by;
             let closing = close(&world.store, &world.providers, &order, cause, at).await.unwrap();
-            assert!(matches!(closing, Closing::Paid(_)), "{method} {cause:?}: {closing:?}");
+            assert!(matches!(closing, CloseOutcome::Paid(_)), "{method} {cause:?}: {closing:?}");
             assert_eq!(status(&world, &order).await, Status::Paid);
             assert_eq!(world.figures(&offer).await, (4, 0, 1));
         }
@@ -247,7 +247,7 @@ async fn a_payment_that_failed_closes_its_order_and_not_one_with_another_payment
             let open = world.starts(&other, Method::Wechat, 0).await;
             let cause = Cause::PaymentFailed { attempt: failed.number.attempt() };
             let closing = close(&world.store, &world.providers, &other, cause, world.now()).await.unwrap();
-            assert!(matches!(closing, Closing::NotDue(_)), "{closing:?}");
+            assert!(matches!(closing, CloseOutcome::NotDue(_)), "{closing:?}");
             assert_eq!(world.starts(&other, Method::Wechat, 0).await, open);
         }
         assert!(world.take(&failure).await);
@@ -296,7 +296,7 @@ async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
             let refused = world.asks_to_pay(&order, method, 0).await;
             // Alipay's page is a signed link: nobody is asked.
             if method != Method::Alipay || refused.is_err() {
-                assert!(matches!(refused, Err(NotStarted::Undone(Undone::Provider { .. }))), "{mood:?} {refused:?}");
+                assert!(matches!(refused, Err(NotStarted::FlowError(FlowError::Provider { .. }))), "{mood:?} {refused:?}");
             }
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
             let started = world.starts(&order, method, 0).await;
@@ -397,5 +397,5 @@ async fn what_the_provider_calls_paid_is_not_closed_because_it_cannot_be_found()
     assert_eq!(status(&world, &order).await, Status::PendingPayment);
     world.mend();
     let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
-    assert!(matches!(closing, Closing::Paid(_)), "{closing:?}");
+    assert!(matches!(closing, CloseOutcome::Paid(_)), "{closing:?}");
 }

@@ -5,7 +5,7 @@ use domain::payment::Method;
 use flows::close::{Cause, close};
 use flows::refund::refund;
 use flows::start_payment::NotStarted;
-use seckill_tests::world::World;
+use testkit::world::World;
 
 /// A sale of a phone that costs 69,900 or 1,000 points.
 async fn world() -> (World, domain::ids::Offer) {

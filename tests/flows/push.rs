@@ -12,8 +12,8 @@ use domain::ids::{Buyer, BuyerKey, OrderId};
 use domain::ticket::Ticket;
 use lambda_http::http;
 use local_cloud::wire::{Fault, Wire};
-use seckill_tests::stepping::stopped;
-use seckill_tests::world::{SALT, World};
+use testkit::stepping::stopped;
+use testkit::world::{SALT, World};
 use serde_json::{Value, json};
 
 /// API Gateway's side: what each connection was sent, and how it answers (200 unless it says otherwise).

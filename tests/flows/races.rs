@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use domain::order::{Reason, Status};
-use flows::close::{Cause, Closing, close};
+use flows::close::{Cause, CloseOutcome, close};
 use flows::purchase::Refusal;
-use seckill_tests::world::{World, far, form};
+use testkit::world::{World, far, form};
 
 const ROUNDS: usize = 25;
 
@@ -24,7 +24,7 @@ async fn cancel_against_timeout() {
             tokio::spawn(async move { close(&world.store, &world.providers, &id, cause, now).await.unwrap() })
         };
         let (one, other) = tokio::join!(closing(Cause::Buyer), closing(Cause::Deadline));
-        let closed = [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, Closing::Closed(_)));
+        let closed = [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, CloseOutcome::Closed(_)));
         assert_eq!(closed.count(), 1, "one of the two closes it, the other finds it closed");
         assert_eq!(world.figures(&offer).await, (1, 0, 0), "the unit is back once");
         world.stream().await;
@@ -47,7 +47,7 @@ async fn timeout_against_a_second_press() {
         });
         let pressing = tokio::spawn(async move { presser.press(&wanted, "alice").await });
         let (closed, pressed) = (closing.await.unwrap(), pressing.await.unwrap());
-        assert!(matches!(closed, Closing::Closed(_)));
+        assert!(matches!(closed, CloseOutcome::Closed(_)));
         let second = match pressed {
             Ok(accepted) => Some(accepted.order),
             Err(Refusal::Duplicate(first)) => {

@@ -6,9 +6,9 @@ use domain::ids::OrderId;
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Reason, Status};
 use domain::payment::Method;
-use flows::audit::{OrderCounts, count_orders};
+use flows::audit::{OrderCounts, orders_page};
 use flows::close::{Cause, close};
-use seckill_tests::world::{World, far};
+use testkit::world::{World, far};
 
 use crate::door::payment_secret;
 
@@ -108,7 +108,7 @@ async fn a_hold_that_the_claim_has_left_becomes_the_order() {
         let (claims, _) = world.store.claims(&id.buyer(), &offer.sale).await.unwrap();
         let claim = &claims.claims[&offer.item];
         let bucket = (claim.bucket + 1) % 3;
-        let moved = domain::claim::Claim { bucket, left: vec![claim.bucket], ..claim.clone() };
+        let moved = domain::claim::Claim { bucket, previous_buckets: vec![claim.bucket], ..claim.clone() };
         world.store.move_claim(offer, claim, &moved).await.unwrap();
     };
     let (world, report) = repaired(damage, 61).await;
@@ -308,7 +308,7 @@ async fn the_audit_counts_what_there_is() {
 async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
     let world = World::new().await;
     let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    flows::set_up::create(&world.store, offer.sale.clone(), seckill_tests::world::form(72, 24), world.now())
+    flows::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now())
         .await
         .unwrap();
     world.preheat(&offer).await;
@@ -323,11 +323,11 @@ async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
 async fn orders_are_counted_until_the_time_is_up() {
     let world = World::new().await;
     let offer = lively(&world).await;
-    let counted = count_orders(&world.store, &offer.sale, 9, far()).await.unwrap();
+    let counted = orders_page(&world.store, &offer.sale, 9, far()).await.unwrap();
     let of = |status| (offer.item.clone(), status);
     let orders = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
     assert_eq!(counted, OrderCounts { orders, are_all: true });
-    let late = count_orders(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
+    let late = orders_page(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
     assert_eq!(late, OrderCounts::default());
 }
 

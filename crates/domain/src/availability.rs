@@ -44,7 +44,7 @@ pub struct Page {
 
 impl Page {
     /// The page before the stream has told anything: everything is open. A wrong guess costs one refused write.
-    pub fn untold(page: PageNo, buckets: u32) -> Self {
+    pub fn assume_open(page: PageNo, buckets: u32) -> Self {
         Self { open: buckets_on(page, buckets).collect(), version: 0 }
     }
 }

@@ -12,11 +12,11 @@ use crate::bucket::BucketNo;
 use crate::ids::{IdempotencyKey, ItemId, OrderId};
 
 /// A claim that is HELD for longer than this was left by a request that died: the function's timeout is 5 seconds.
-pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_secs(6);
+pub const RESUMABLE_AFTER: SignedDuration = SignedDuration::from_secs(6);
 
 /// A claim that is HELD for longer than this has no first request any more, whoever's clock is right: they are a minute apart at the
 /// most. What that request was accepted with may still be on its way.
-pub const FORSAKEN_AFTER: SignedDuration = SignedDuration::from_mins(2);
+pub const FIRST_REQUEST_ENDED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// Answers remembered for a buyer and sale, beside those of live claims. A buyer who cancels and buys again leaves one behind each time.
 pub const MAX_KEYS: usize = 8;
@@ -45,8 +45,8 @@ pub struct Claim {
     /// How far it has come.
     pub state: ClaimState,
     /// Buckets that another request than the first moved it away from: the first may have held its units there meanwhile.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<BucketNo>,
+    #[serde(rename = "previousBuckets", default, skip_serializing_if = "Vec::is_empty")]
+    pub previous_buckets: Vec<BucketNo>,
 }
 
 /// What was asked and answered under an idempotency key.
@@ -84,7 +84,7 @@ pub struct Press<'a> {
 
 /// What a buyer's claims say to a press.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimStanding {
     /// Nothing stands in its way.
     Free,
     /// It was answered before, with this order: answer the same.
@@ -99,25 +99,25 @@ pub enum Standing {
 
 impl BuyerClaims {
     /// What these claims say to a press.
-    pub fn standing(&self, press: &Press<'_>) -> Standing {
+    pub fn standing(&self, press: &Press<'_>) -> ClaimStanding {
         let claim = self.claims.get(press.item);
         if let Some(answered) = press.key.and_then(|key| self.keys.get(key)) {
             if answered.item != *press.item || answered.quantity != press.quantity {
-                return Standing::Mismatch;
+                return ClaimStanding::Mismatch;
             }
             return match claim {
                 Some(claim) if claim.order == answered.order && claim.state == ClaimState::Held => {
-                    Standing::GoOn(claim.clone())
+                    ClaimStanding::GoOn(claim.clone())
                 }
-                _ => Standing::Same(answered.order.clone()),
+                _ => ClaimStanding::Same(answered.order.clone()),
             };
         }
         match claim {
-            None => Standing::Free,
-            Some(claim) if claim.state == ClaimState::Held && is_abandoned(&claim.order, press.now) => {
-                Standing::GoOn(claim.clone())
+            None => ClaimStanding::Free,
+            Some(claim) if claim.state == ClaimState::Held && is_resumable(&claim.order, press.now) => {
+                ClaimStanding::GoOn(claim.clone())
             }
-            Some(claim) => Standing::Duplicate(claim.order.clone()),
+            Some(claim) => ClaimStanding::Duplicate(claim.order.clone()),
         }
     }
 
@@ -137,13 +137,13 @@ impl BuyerClaims {
 }
 
 /// Whether the first request of this order has ended.
-pub fn is_forsaken(order: &OrderId, now: Timestamp) -> bool {
-    now.duration_since(order.pressed_at()) > FORSAKEN_AFTER
+pub fn first_request_ended(order: &OrderId, now: Timestamp) -> bool {
+    now.duration_since(order.pressed_at()) > FIRST_REQUEST_ENDED_AFTER
 }
 
 /// Whether the request that made this order's claim has died, if the claim is still HELD.
-pub fn is_abandoned(order: &OrderId, now: Timestamp) -> bool {
-    now.duration_since(order.pressed_at()) > ABANDONED_AFTER
+pub fn is_resumable(order: &OrderId, now: Timestamp) -> bool {
+    now.duration_since(order.pressed_at()) > RESUMABLE_AFTER
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
 
     fn claims(state: ClaimState, key: Option<&str>) -> BuyerClaims {
         let item = ItemId::parse("i").unwrap();
-        let claim = Claim { order: order(1_000), quantity: 1, bucket: 3, state, left: Vec::new() };
+        let claim = Claim { order: order(1_000), quantity: 1, bucket: 3, state, previous_buckets: Vec::new() };
         let answered = Answered { order: order(1_000), item: item.clone(), quantity: 1 };
         BuyerClaims {
             claims: [(item, claim)].into(),
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    fn standing(claims: &BuyerClaims, item: &str, quantity: u32, key: Option<&str>, now_ms: i64) -> Standing {
+    fn standing(claims: &BuyerClaims, item: &str, quantity: u32, key: Option<&str>, now_ms: i64) -> ClaimStanding {
         let key = key.map(|key| IdempotencyKey::parse(key).unwrap());
         claims.standing(&Press { item: &ItemId::parse(item).unwrap(), quantity, key: key.as_ref(), now: at(now_ms) })
     }
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn a_second_press_is_a_duplicate() {
         for state in [ClaimState::Held, ClaimState::Ordered] {
-            assert_eq!(standing(&claims(state, None), "i", 1, None, 2_000), Standing::Duplicate(order(1_000)));
+            assert_eq!(standing(&claims(state, None), "i", 1, None, 2_000), ClaimStanding::Duplicate(order(1_000)));
             assert_eq!(
                 standing(&claims(state, Some("k")), "i", 1, Some("other"), 2_000),
-                Standing::Duplicate(order(1_000))
+                ClaimStanding::Duplicate(order(1_000))
             );
         }
     }
@@ -189,35 +189,35 @@ mod tests {
     fn the_same_key_gets_the_same_answer() {
         assert_eq!(
             standing(&claims(ClaimState::Ordered, Some("k")), "i", 1, Some("k"), 9_000),
-            Standing::Same(order(1_000))
+            ClaimStanding::Same(order(1_000))
         );
         let mut closed = claims(ClaimState::Ordered, Some("k"));
         closed.claims.clear();
         assert_eq!(
             standing(&closed, "i", 1, Some("k"), 9_000),
-            Standing::Same(order(1_000)),
+            ClaimStanding::Same(order(1_000)),
             "after the order was closed"
         );
-        assert_eq!(standing(&closed, "i", 1, Some("new"), 9_000), Standing::Free, "a new key buys again");
+        assert_eq!(standing(&closed, "i", 1, Some("new"), 9_000), ClaimStanding::Free, "a new key buys again");
     }
 
     #[test]
     fn the_same_key_for_something_else_is_a_mismatch() {
         let claims = claims(ClaimState::Ordered, Some("k"));
-        assert_eq!(standing(&claims, "i", 2, Some("k"), 2_000), Standing::Mismatch);
-        assert_eq!(standing(&claims, "another", 1, Some("k"), 2_000), Standing::Mismatch);
+        assert_eq!(standing(&claims, "i", 2, Some("k"), 2_000), ClaimStanding::Mismatch);
+        assert_eq!(standing(&claims, "another", 1, Some("k"), 2_000), ClaimStanding::Mismatch);
     }
 
     #[test]
     fn an_unfinished_try_is_gone_on_with() {
         let held = claims(ClaimState::Held, Some("k"));
-        assert!(matches!(standing(&held, "i", 1, Some("k"), 1_001), Standing::GoOn(_)), "the same try, at once");
-        assert!(matches!(standing(&held, "i", 1, None, 7_001), Standing::GoOn(_)), "another try, once it is abandoned");
-        assert_eq!(standing(&held, "i", 1, None, 7_000), Standing::Duplicate(order(1_000)));
+        assert!(matches!(standing(&held, "i", 1, Some("k"), 1_001), ClaimStanding::GoOn(_)), "the same try, at once");
+        assert!(matches!(standing(&held, "i", 1, None, 7_001), ClaimStanding::GoOn(_)), "another try, once it is abandoned");
+        assert_eq!(standing(&held, "i", 1, None, 7_000), ClaimStanding::Duplicate(order(1_000)));
         let ordered = claims(ClaimState::Ordered, None);
         assert_eq!(
             standing(&ordered, "i", 1, None, 999_000),
-            Standing::Duplicate(order(1_000)),
+            ClaimStanding::Duplicate(order(1_000)),
             "an order is never abandoned"
         );
     }

@@ -145,7 +145,7 @@ pub struct Arrived {
 
 /// What money that arrived is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum MoneyVerdict {
     /// It pays for the order.
     Keep,
     /// It has paid for the order.
@@ -164,28 +164,28 @@ pub enum Verdict {
 ///
 /// An attempt with points beside the money is only paid for while its points are frozen: once it was closed they went back, and
 /// the money alone is too little.
-pub fn verdict(order: &Order, arrived: &Arrived) -> Verdict {
+pub fn verdict(order: &Order, arrived: &Arrived) -> MoneyVerdict {
     if order.returned.contains(&arrived.transaction) {
-        return Verdict::Returned;
+        return MoneyVerdict::Returned;
     }
     if order.paid.as_ref().is_some_and(|paid| paid.transaction == arrived.transaction) {
-        return Verdict::Kept;
+        return MoneyVerdict::Kept;
     }
-    let Some(attempt) = order.attempts.get(usize::from(arrived.attempt)) else { return Verdict::Wrong };
+    let Some(attempt) = order.attempts.get(usize::from(arrived.attempt)) else { return MoneyVerdict::Wrong };
     let asked = (attempt.method, attempt.amount, &order.currency);
     if asked != (arrived.method, arrived.amount, &arrived.currency) {
-        return Verdict::Wrong;
+        return MoneyVerdict::Wrong;
     }
     let is_open = order.payment.as_ref().is_some_and(|payment| payment.attempt == arrived.attempt);
     match order.status {
-        Status::PendingPayment if is_open || attempt.points == 0 => Verdict::Keep,
-        Status::Closed if attempt.points == 0 => Verdict::Revive,
+        Status::PendingPayment if is_open || attempt.points == 0 => MoneyVerdict::Keep,
+        Status::Closed if attempt.points == 0 => MoneyVerdict::Revive,
         Status::PendingPayment
         | Status::Closed
         | Status::Failed
         | Status::Paid
         | Status::Refunding
-        | Status::Refunded => Verdict::Return,
+        | Status::Refunded => MoneyVerdict::Return,
     }
 }
 
@@ -364,15 +364,15 @@ mod tests {
         let alipay = arrived(0, Method::Alipay, "t", 1_000);
         let wechat = arrived(1, Method::Wechat, "t", 500);
         let pending = order(Status::PendingPayment);
-        assert_eq!(verdict(&pending, &alipay), Verdict::Keep);
-        assert_eq!(verdict(&pending, &wechat), Verdict::Keep);
+        assert_eq!(verdict(&pending, &alipay), MoneyVerdict::Keep);
+        assert_eq!(verdict(&pending, &wechat), MoneyVerdict::Keep);
         let closed_attempt = Order { payment: None, ..pending.clone() };
-        assert_eq!(verdict(&closed_attempt, &alipay), Verdict::Keep, "the whole price, whenever it comes");
-        assert_eq!(verdict(&closed_attempt, &wechat), Verdict::Return, "its points went back");
-        assert_eq!(verdict(&order(Status::Closed), &alipay), Verdict::Revive);
-        assert_eq!(verdict(&order(Status::Closed), &wechat), Verdict::Return);
+        assert_eq!(verdict(&closed_attempt, &alipay), MoneyVerdict::Keep, "the whole price, whenever it comes");
+        assert_eq!(verdict(&closed_attempt, &wechat), MoneyVerdict::Return, "its points went back");
+        assert_eq!(verdict(&order(Status::Closed), &alipay), MoneyVerdict::Revive);
+        assert_eq!(verdict(&order(Status::Closed), &wechat), MoneyVerdict::Return);
         for status in [Status::Paid, Status::Refunding, Status::Refunded, Status::Failed] {
-            assert_eq!(verdict(&order(status), &alipay), Verdict::Return, "{status:?}");
+            assert_eq!(verdict(&order(status), &alipay), MoneyVerdict::Return, "{status:?}");
         }
         for wrong in [
             arrived(0, Method::Alipay, "t", 999),
@@ -382,7 +382,7 @@ mod tests {
             Arrived { currency: Currency::parse("USD").unwrap(), ..alipay.clone() },
         ] {
             for status in Status::ALL {
-                assert_eq!(verdict(&order(status), &wrong), Verdict::Wrong, "{wrong:?}");
+                assert_eq!(verdict(&order(status), &wrong), MoneyVerdict::Wrong, "{wrong:?}");
             }
         }
     }
@@ -392,10 +392,10 @@ mod tests {
         let alipay = arrived(0, Method::Alipay, "t", 1_000);
         for status in Status::ALL {
             let returned = Order { returned: ["t".to_owned()].into(), ..order(status) };
-            assert_eq!(verdict(&returned, &alipay), Verdict::Returned, "{status:?}");
+            assert_eq!(verdict(&returned, &alipay), MoneyVerdict::Returned, "{status:?}");
             let with =
                 PaidWith { method: Method::Alipay, attempt: 0, transaction: "t".into(), amount: 1_000, points: 0 };
-            assert_eq!(verdict(&Order { paid: Some(with), ..order(status) }, &alipay), Verdict::Kept, "{status:?}");
+            assert_eq!(verdict(&Order { paid: Some(with), ..order(status) }, &alipay), MoneyVerdict::Kept, "{status:?}");
         }
     }
 

@@ -17,7 +17,7 @@ pub const DEADLINE_MARGIN: SignedDuration = SignedDuration::from_secs(90);
 
 /// What to do about a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HolderVerdict {
     /// Nothing: it is as it should be, or too young to tell.
     Leave,
     /// The order message was lost: send it again, for the bucket of this holder.
@@ -50,24 +50,24 @@ pub fn verdict(
     order: Option<&Order>,
     claim: Option<&Claim>,
     now: Timestamp,
-) -> Verdict {
+) -> HolderVerdict {
     if !is_due(id, now) {
-        return Verdict::Leave;
+        return HolderVerdict::Leave;
     }
     match (order, claim) {
-        (Some(order), _) if order.bucket != bucket => Verdict::Release,
+        (Some(order), _) if order.bucket != bucket => HolderVerdict::Release,
         (Some(order), _) => match order.status {
-            Status::PendingPayment if now.duration_since(order.pay_by) >= DEADLINE_MARGIN => Verdict::Close,
-            Status::PendingPayment => Verdict::Leave,
+            Status::PendingPayment if now.duration_since(order.pay_by) >= DEADLINE_MARGIN => HolderVerdict::Close,
+            Status::PendingPayment => HolderVerdict::Leave,
             // Of a refunded order too: its units are on sale again, and this hold came late.
-            Status::Closed | Status::Failed | Status::Refunded => Verdict::FinishClose,
-            Status::Paid | Status::Refunding => Verdict::Confirm,
+            Status::Closed | Status::Failed | Status::Refunded => HolderVerdict::FinishClose,
+            Status::Paid | Status::Refunding => HolderVerdict::Confirm,
         },
         (None, Some(claim)) if claim.order == *id => match claim.state {
-            ClaimState::Ordered | ClaimState::Revived if claim.bucket != bucket => Verdict::Release,
-            ClaimState::Held | ClaimState::Ordered | ClaimState::Revived => Verdict::SendAgain,
+            ClaimState::Ordered | ClaimState::Revived if claim.bucket != bucket => HolderVerdict::Release,
+            ClaimState::Held | ClaimState::Ordered | ClaimState::Revived => HolderVerdict::SendAgain,
         },
-        (None, _) => Verdict::Fail,
+        (None, _) => HolderVerdict::Fail,
     }
 }
 
@@ -90,29 +90,29 @@ pub(crate) mod tests {
     }
 
     fn claim(order: OrderId, bucket: BucketNo, state: ClaimState) -> Claim {
-        Claim { order, quantity: 1, bucket, state, left: Vec::new() }
+        Claim { order, quantity: 1, bucket, state, previous_buckets: Vec::new() }
     }
 
     #[test]
     fn each_state_of_affairs_has_its_verdict() {
         let pending = order(Status::PendingPayment);
         let cases = [
-            (None, None, 59, Verdict::Leave),
-            (Some(&pending), None, 60, Verdict::Leave),
-            (Some(&pending), None, 901 + 89, Verdict::Leave),
-            (Some(&pending), None, 901 + 90, Verdict::Close),
-            (Some(&order(Status::Closed)), None, 60, Verdict::FinishClose),
-            (Some(&order(Status::Failed)), None, 60, Verdict::FinishClose),
-            (Some(&order(Status::Paid)), None, 60, Verdict::Confirm),
-            (Some(&order(Status::Refunding)), None, 60, Verdict::Confirm),
-            (Some(&order(Status::Refunded)), None, 60, Verdict::FinishClose),
-            (Some(&Order { bucket: 6, ..pending.clone() }), None, 60, Verdict::Release),
-            (None, Some(&claim(id(1), 5, ClaimState::Held)), 60, Verdict::SendAgain),
-            (None, Some(&claim(id(1), 6, ClaimState::Held)), 60, Verdict::SendAgain),
-            (None, Some(&claim(id(1), 5, ClaimState::Ordered)), 60, Verdict::SendAgain),
-            (None, Some(&claim(id(1), 6, ClaimState::Ordered)), 60, Verdict::Release),
-            (None, Some(&claim(id(2), 5, ClaimState::Held)), 60, Verdict::Fail),
-            (None, None, 60, Verdict::Fail),
+            (None, None, 59, HolderVerdict::Leave),
+            (Some(&pending), None, 60, HolderVerdict::Leave),
+            (Some(&pending), None, 901 + 89, HolderVerdict::Leave),
+            (Some(&pending), None, 901 + 90, HolderVerdict::Close),
+            (Some(&order(Status::Closed)), None, 60, HolderVerdict::FinishClose),
+            (Some(&order(Status::Failed)), None, 60, HolderVerdict::FinishClose),
+            (Some(&order(Status::Paid)), None, 60, HolderVerdict::Confirm),
+            (Some(&order(Status::Refunding)), None, 60, HolderVerdict::Confirm),
+            (Some(&order(Status::Refunded)), None, 60, HolderVerdict::FinishClose),
+            (Some(&Order { bucket: 6, ..pending.clone() }), None, 60, HolderVerdict::Release),
+            (None, Some(&claim(id(1), 5, ClaimState::Held)), 60, HolderVerdict::SendAgain),
+            (None, Some(&claim(id(1), 6, ClaimState::Held)), 60, HolderVerdict::SendAgain),
+            (None, Some(&claim(id(1), 5, ClaimState::Ordered)), 60, HolderVerdict::SendAgain),
+            (None, Some(&claim(id(1), 6, ClaimState::Ordered)), 60, HolderVerdict::Release),
+            (None, Some(&claim(id(2), 5, ClaimState::Held)), 60, HolderVerdict::Fail),
+            (None, None, 60, HolderVerdict::Fail),
         ];
         for (n, (order, claim, now, expected)) in cases.into_iter().enumerate() {
             assert_eq!(verdict(&id(1), 5, order, claim, at(now)), expected, "case {n}");

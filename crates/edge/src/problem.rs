@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use domain::ids::OrderId;
 use domain::sale::FieldError;
-use flows::Undone;
+use flows::FlowError;
 use lambda_http::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use lambda_http::http::{HeaderValue, StatusCode};
 use lambda_http::{Body, Response};
@@ -134,7 +134,7 @@ pub struct Problem {
     /// Fields that must be different.
     pub errors: Vec<FieldError>,
     /// What really happened: for the log, never for the client.
-    pub(crate) cause: Option<Box<Undone>>,
+    pub(crate) cause: Option<Box<FlowError>>,
 }
 
 /// A problem as it is sent.
@@ -255,12 +255,12 @@ impl Problem {
 /// Whatever the database or the queue said, the client is told to come back; every write is safe to repeat.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        Undone::from(error).into()
+        FlowError::from(error).into()
     }
 }
 
-impl From<Undone> for Problem {
-    fn from(error: Undone) -> Self {
+impl From<FlowError> for Problem {
+    fn from(error: FlowError) -> Self {
         let problem = Self::new(Code::Unavailable, "this is not possible right now: try again in a moment");
         Self { cause: Some(Box::new(error)), ..problem }
     }

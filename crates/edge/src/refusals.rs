@@ -101,7 +101,7 @@ impl From<NotStarted> for Problem {
                 Code::WrongState,
                 "the payment of this order was changed too often: cancel the order and buy again",
             ),
-            NotStarted::Undone(error) => Problem::from(error),
+            NotStarted::FlowError(error) => Problem::from(error),
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     use domain::order::Status;
     use domain::payment::Method;
     use domain::sale::FieldError;
-    use flows::Undone;
+    use flows::FlowError;
     use store::StoreError;
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
             (NotStarted::PointsShort, Code::WrongState, "too few points"),
             (NotStarted::OtherOpenUntil(Timestamp::UNIX_EPOCH), Code::WrongState, "after 1970-01-01T00:00:00Z"),
             (NotStarted::TooMany, Code::WrongState, "cancel the order"),
-            (NotStarted::Undone(Undone::Busy), Code::Unavailable, "try again"),
+            (NotStarted::FlowError(FlowError::Busy), Code::Unavailable, "try again"),
         ];
         for (refusal, code, words) in cases {
             let problem = Problem::from(refusal);

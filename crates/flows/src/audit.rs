@@ -127,7 +127,7 @@ pub async fn audit(
     for item in found.items.values() {
         audits.insert(item.id.clone(), item_totals(store, id, item).await?.audit(item));
     }
-    let counted = count_orders(store, id, ORDER_PAGES, until).await?;
+    let counted = orders_page(store, id, ORDER_PAGES, until).await?;
     for ((item, status), count) in counted.orders {
         if let Some(audit) = audits.get_mut(&item) {
             audit.orders.insert(status, count);
@@ -166,7 +166,7 @@ pub struct OrderCounts {
 }
 
 /// Counts the orders of a sale: at most so many pages of all orders, and none that would be begun after `until`.
-pub async fn count_orders(
+pub async fn orders_page(
     store: &Store,
     id: &SaleId,
     most_pages: u32,

@@ -35,17 +35,17 @@ impl Look {
 
 /// The memory of one running function.
 #[derive(Debug)]
-pub struct Shelves {
+pub struct AvailabilityCache {
     items: Cache<Offer, Look>,
 }
 
-impl Default for Shelves {
+impl Default for AvailabilityCache {
     fn default() -> Self {
         Self { items: Cache::new(FRESH_FOR_MS, CAPACITY) }
     }
 }
 
-impl Shelves {
+impl AvailabilityCache {
     /// How every item of a sale looks.
     pub async fn of(
         &self,
@@ -82,7 +82,7 @@ async fn look(store: &Store, offer: &Offer, item: &Item) -> Result<Look, StoreEr
 
 /// A page that the stream has not told of yet is open.
 fn look_of(numbers: &[PageNo], mut read: HashMap<PageNo, Page>, buckets: u32) -> Look {
-    let page = |number: &PageNo| read.remove(number).unwrap_or_else(|| Page::untold(*number, buckets));
+    let page = |number: &PageNo| read.remove(number).unwrap_or_else(|| Page::assume_open(*number, buckets));
     let pages: Vec<Page> = numbers.iter().map(page).collect();
     let open: usize = pages.iter().map(|page| page.open.len()).sum();
     let open = u32::try_from(open).unwrap_or(u32::MAX);

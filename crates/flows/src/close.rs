@@ -19,8 +19,8 @@ use providers::Providers;
 use store::{OrderChange, Store, StoreError};
 
 use crate::settle::{Settled, settle};
-use crate::shut::{Shut, shut};
-use crate::undone::Undone;
+use crate::close_at_provider::{ProviderClose, close_at_provider};
+use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
 const ROUNDS: u32 = 5;
@@ -51,7 +51,7 @@ impl Cause {
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closing {
+pub enum CloseOutcome {
     /// It is closed now.
     Closed(Box<Order>),
     /// It had been closed before; whatever was left undone is done now.
@@ -75,15 +75,15 @@ pub async fn close(
     id: &OrderId,
     cause: Cause,
     now: Timestamp,
-) -> Result<Closing, Undone> {
+) -> Result<CloseOutcome, FlowError> {
     let deadline_passed = (cause == Cause::Deadline).then_some(now);
     // Most orders have no payment open: they are closed with one write, unseen.
     let mut seen: Option<Box<Order>> = None;
     if matches!(cause, Cause::PaymentFailed { .. }) {
         match look(store, providers, store.order(id).await?.map(Box::new), cause, now).await? {
-            Look::ShutIts(order) => seen = Some(order),
+            Look::ClosedAtProvider(order) => seen = Some(order),
             Look::Ended(closing) => return Ok(closing),
-            Look::Again => return Err(Undone::Busy),
+            Look::Again => return Err(FlowError::Busy),
         }
     }
     for _ in 0..ROUNDS {
@@ -91,25 +91,25 @@ pub async fn close(
         match store.close_order(id, cause.reason(), now, deadline_passed, shut).await? {
             OrderChange::Made(order) => {
                 finish(store, &order).await?;
-                return Ok(Closing::Closed(order));
+                return Ok(CloseOutcome::Closed(order));
             }
             OrderChange::Refused(order) => match look(store, providers, order, cause, now).await? {
-                Look::ShutIts(order) => seen = Some(order),
+                Look::ClosedAtProvider(order) => seen = Some(order),
                 Look::Again => seen = None,
                 Look::Ended(closing) => return Ok(closing),
             },
         }
     }
-    Err(Undone::Busy)
+    Err(FlowError::Busy)
 }
 
 enum Look {
     /// The open payment of the order, as it is here, is closed at its provider: close the order.
-    ShutIts(Box<Order>),
+    ClosedAtProvider(Box<Order>),
     /// It changes just now.
     Again,
     /// There is nothing to close, or it is done.
-    Ended(Closing),
+    Ended(CloseOutcome),
 }
 
 /// Looks at an order that could not be closed as it was.
@@ -119,46 +119,46 @@ async fn look(
     order: Option<Box<Order>>,
     cause: Cause,
     now: Timestamp,
-) -> Result<Look, Undone> {
-    let Some(order) = order else { return Ok(Look::Ended(Closing::Unknown)) };
+) -> Result<Look, FlowError> {
+    let Some(order) = order else { return Ok(Look::Ended(CloseOutcome::Unknown)) };
     match step(order.status, Event::Close) {
         Step::Become(_) => {}
         Step::Already => {
             finish(store, &order).await?;
-            return Ok(Look::Ended(Closing::Before(order)));
+            return Ok(Look::Ended(CloseOutcome::Before(order)));
         }
         Step::Refuse => {
             // A failed order has ended as a closed one has: finish what may be left of that.
             if order.status == Status::Failed {
                 finish(store, &order).await?;
             }
-            return Ok(Look::Ended(Closing::Refused(order)));
+            return Ok(Look::Ended(CloseOutcome::Refused(order)));
         }
     }
     if cause == Cause::Deadline && order.pay_by > now {
-        return Ok(Look::Ended(Closing::NotDue(order)));
+        return Ok(Look::Ended(CloseOutcome::NotDue(order)));
     }
     let payment = match (&order.payment, cause) {
         (Some(payment), Cause::PaymentFailed { attempt }) if payment.attempt != attempt => {
-            return Ok(Look::Ended(Closing::NotDue(order)));
+            return Ok(Look::Ended(CloseOutcome::NotDue(order)));
         }
-        (None, Cause::PaymentFailed { .. }) => return Ok(Look::Ended(Closing::NotDue(order))),
+        (None, Cause::PaymentFailed { .. }) => return Ok(Look::Ended(CloseOutcome::NotDue(order))),
         (None, Cause::Deadline | Cause::Buyer) => return Ok(Look::Again),
         (Some(payment), _) => payment,
     };
-    match shut(store, providers, &order, payment, now).await? {
-        Shut::Closed => Ok(Look::ShutIts(order)),
-        Shut::Changed => Ok(Look::Again),
-        Shut::NotBefore(moment) => Ok(Look::Ended(Closing::NotBefore(order, moment))),
-        Shut::Paid(arrived) => match settle(store, providers, &arrived, now).await? {
+    match close_at_provider(store, providers, &order, payment, now).await? {
+        ProviderClose::Closed => Ok(Look::ClosedAtProvider(order)),
+        ProviderClose::Changed => Ok(Look::Again),
+        ProviderClose::NotBefore(moment) => Ok(Look::Ended(CloseOutcome::NotBefore(order, moment))),
+        ProviderClose::Paid(arrived) => match settle(store, providers, &arrived, now).await? {
             Settled::Paid(order) | Settled::Before(order) | Settled::Revived(order) => {
-                Ok(Look::Ended(Closing::Paid(order)))
+                Ok(Look::Ended(CloseOutcome::Paid(order)))
             }
             // It was paid with other money in the same moment, or is not what was asked for.
             Settled::Returned(_) => Ok(Look::Again),
             Settled::Wrong(_) | Settled::Unknown => {
                 let what = format!("{} {} were paid as {}", arrived.amount, arrived.currency, arrived.transaction);
-                Err(Undone::Unclear { method: arrived.method, what })
+                Err(FlowError::Unclear { method: arrived.method, what })
             }
         },
     }

@@ -99,7 +99,7 @@ impl Live {
     pub async fn orders(&self, store: &Store, id: &SaleId, now: Timestamp) -> Result<Option<Arc<Counted>>, StoreError> {
         self.orders
             .get(id, now, async {
-                let counted = audit::count_orders(store, id, ORDER_PAGES, Instant::now() + COUNT_FOR).await?;
+                let counted = audit::orders_page(store, id, ORDER_PAGES, Instant::now() + COUNT_FOR).await?;
                 let mut counts: BTreeMap<Status, u64> = BTreeMap::new();
                 for ((_, status), count) in counted.orders {
                     *counts.entry(status).or_default() += count;

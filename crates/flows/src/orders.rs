@@ -1,7 +1,7 @@
 //! What a buyer sees of their own orders.
 
 use domain::Timestamp;
-use domain::claim::{Claim, ClaimState, is_abandoned};
+use domain::claim::{Claim, ClaimState, is_resumable};
 use domain::ids::{BuyerKey, Offer, OrderId};
 use domain::money::{Currency, amount};
 use domain::order::Order;
@@ -115,6 +115,6 @@ async fn queued(store: &Store, sales: &Sales, buyer: &BuyerKey, now: Timestamp) 
 /// Whether a claim was left by a press that died before it held anything: it will not become an order, unless its buyer presses again.
 /// To show it as accepted would keep the buyer from that.
 async fn is_left(store: &Store, offer: &Offer, claim: &Claim, now: Timestamp) -> Result<bool, StoreError> {
-    let may_be_left = claim.state == ClaimState::Held && is_abandoned(&claim.order, now);
+    let may_be_left = claim.state == ClaimState::Held && is_resumable(&claim.order, now);
     Ok(may_be_left && stock::held_in(store, offer, claim).await?.is_none())
 }

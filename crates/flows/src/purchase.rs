@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 
 use domain::Timestamp;
 use domain::bucket::BucketNo;
-use domain::claim::{BuyerClaims, Claim, ClaimState, Press, Standing, is_forsaken};
+use domain::claim::{BuyerClaims, Claim, ClaimState, Press, ClaimStanding, first_request_ended};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use jiff::SignedDuration;
 use store::{ClaimWrite, Hold, NewClaim, Store, StoreError};
 
-use crate::gate::{Gate, Pick, Search};
+use crate::bucket_picker::{BucketPicker, Pick, Search};
 use crate::limits::Limits;
 use crate::sales::Sales;
 use crate::stock;
@@ -134,7 +134,7 @@ pub struct Seckill {
     /// Sales.
     pub sales: Sales,
     /// What is open.
-    pub gate: Gate,
+    pub picker: BucketPicker,
     /// Rate limits.
     pub limits: Limits,
 }
@@ -142,7 +142,7 @@ pub struct Seckill {
 impl Seckill {
     /// A function that has just started.
     pub fn new(store: Store) -> Self {
-        Self { store, sales: Sales::default(), gate: Gate::default(), limits: Limits::default() }
+        Self { store, sales: Sales::default(), picker: BucketPicker::default(), limits: Limits::default() }
     }
 
     /// Takes a press.
@@ -171,7 +171,7 @@ impl Seckill {
         // Without a key of the buyer's, the order's number is one. A key stays when the claim goes: a claim that wandered and lands after
         // its order has ended is refused by it, and not the claim of an order that nothing closes any more.
         let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
-        let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held, left: Vec::new() };
+        let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held, previous_buckets: Vec::new() };
         let new = NewClaim {
             offer,
             buyer: &purchase.buyer,
@@ -192,12 +192,12 @@ impl Seckill {
                 Ok(self.send(purchase, held).await)
             }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
-                Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
-                Standing::GoOn(claim) => self.go_on(purchase, item, claim, &claims).await,
-                Standing::Duplicate(order) => Err(Refusal::Duplicate(order)),
-                Standing::Mismatch => Err(Refusal::Mismatch),
+                ClaimStanding::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
+                ClaimStanding::GoOn(claim) => self.go_on(purchase, item, claim, &claims).await,
+                ClaimStanding::Duplicate(order) => Err(Refusal::Duplicate(order)),
+                ClaimStanding::Mismatch => Err(Refusal::Mismatch),
                 // The write was refused because of a claim or a key, and both are gone again.
-                Standing::Free => Err(Refusal::Busy),
+                ClaimStanding::Free => Err(Refusal::Busy),
             },
         }
     }
@@ -226,16 +226,16 @@ impl Seckill {
         let known = purchase.key.as_ref().is_some_and(|key| claims.keys.contains_key(key));
         let sold_out = matches!(refusal, Refusal::SoldOut { .. });
         match claims.standing(&press(purchase)) {
-            Standing::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
+            ClaimStanding::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
             // A try that was left unfinished is finished; but a sale that does not sell now gives it no new units.
-            Standing::GoOn(claim)
+            ClaimStanding::GoOn(claim)
                 if known && (sold_out || stock::held_in(&self.store, &purchase.offer, &claim).await?.is_some()) =>
             {
                 self.go_on(purchase, item, claim, &claims).await
             }
-            Standing::Mismatch => Err(Refusal::Mismatch),
-            Standing::Duplicate(order) if sold_out => Err(Refusal::Duplicate(order)),
-            Standing::GoOn(_) | Standing::Duplicate(_) | Standing::Free => Err(refusal),
+            ClaimStanding::Mismatch => Err(Refusal::Mismatch),
+            ClaimStanding::Duplicate(order) if sold_out => Err(Refusal::Duplicate(order)),
+            ClaimStanding::GoOn(_) | ClaimStanding::Duplicate(_) | ClaimStanding::Free => Err(refusal),
         }
     }
 
@@ -250,7 +250,7 @@ impl Seckill {
         let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
         let keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
         let is_more = claim.quantity > purchase.quantity;
-        let request = match is_forsaken(&claim.order, purchase.now) {
+        let request = match first_request_ended(&claim.order, purchase.now) {
             true => Request::AfterTheFirst(&keys),
             false => Request::Another,
         };
@@ -325,11 +325,11 @@ impl Seckill {
         for tried in 1..=BUCKETS_TRIED {
             match self.store.hold(offer, claim.bucket, &claim.order, claim.quantity).await? {
                 Hold::Held => return held(claim),
-                Hold::Full { free } => self.gate.found(offer, claim.bucket, free, purchase.now).await,
+                Hold::Full { free } => self.picker.found(offer, claim.bucket, free, purchase.now).await,
             }
             roll = roll.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
             if tried % LOOK_AFTER == 0 {
-                self.gate.look(&self.store, offer, purchase.now, roll).await?;
+                self.picker.look(&self.store, offer, purchase.now, roll).await?;
             }
             let next = match tried {
                 BUCKETS_TRIED => Err(Refusal::Busy),
@@ -340,7 +340,7 @@ impl Seckill {
             };
             let next = next.and_then(|bucket| request.moved(&claim, bucket).ok_or(Refusal::Busy));
             if next.is_err()
-                && !claim.left.is_empty()
+                && !claim.previous_buckets.is_empty()
                 && let Some(bucket) = stock::held_in(&self.store, offer, &claim).await?
             {
                 return held(Claim { bucket, ..claim });
@@ -376,7 +376,7 @@ impl Seckill {
             now: purchase.now,
             roll,
         };
-        self.gate.pick(&self.store, &search).await
+        self.picker.pick(&self.store, &search).await
     }
 
     /// Forgets old answers of a buyer who has many. A failure changes nothing: the next press tries again.
@@ -405,10 +405,10 @@ impl Request<'_> {
     /// The claim, moved by this request; `None`: it was moved too often. The first leaves a bucket only when it has not held there.
     fn moved(self, claim: &Claim, to: BucketNo) -> Option<Claim> {
         let mut moved = Claim { bucket: to, ..claim.clone() };
-        if !matches!(self, Request::First(_)) && !moved.left.contains(&claim.bucket) {
-            moved.left.push(claim.bucket);
+        if !matches!(self, Request::First(_)) && !moved.previous_buckets.contains(&claim.bucket) {
+            moved.previous_buckets.push(claim.bucket);
         }
-        (moved.left.len() <= MOST_LEFT).then_some(moved)
+        (moved.previous_buckets.len() <= MOST_LEFT).then_some(moved)
     }
 }
 

@@ -17,7 +17,7 @@ use domain::ids::{Buyer, Offer, OrderId, SaleId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
 use domain::payment::{Method, OpenEntry};
-use domain::repair::{GRACE, Verdict, is_due, verdict};
+use domain::repair::{GRACE, HolderVerdict, is_due, verdict};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use futures::stream::{self, StreamExt};
 use jiff::SignedDuration;
@@ -25,12 +25,12 @@ use providers::Providers;
 use store::{Store, StoreError};
 
 use crate::audit::Totals;
-use crate::close::{self, Cause, Closing};
+use crate::close::{self, Cause, CloseOutcome};
 use crate::place_order;
 use crate::refund;
 use crate::settle::{self, Settled, settle};
 use crate::stock;
-use crate::undone::Undone;
+use crate::undone::FlowError;
 
 /// Holders worked on at the same time.
 const AT_ONCE: usize = 8;
@@ -95,15 +95,15 @@ impl Report {
         *self == quiet
     }
 
-    fn count(&mut self, verdict: Verdict) {
+    fn count(&mut self, verdict: HolderVerdict) {
         match verdict {
-            Verdict::Leave => {}
-            Verdict::SendAgain => self.sent_again += 1,
-            Verdict::Close => self.closed += 1,
-            Verdict::FinishClose => self.finished += 1,
-            Verdict::Confirm => self.confirmed += 1,
-            Verdict::Fail => self.failed += 1,
-            Verdict::Release => self.released += 1,
+            HolderVerdict::Leave => {}
+            HolderVerdict::SendAgain => self.sent_again += 1,
+            HolderVerdict::Close => self.closed += 1,
+            HolderVerdict::FinishClose => self.finished += 1,
+            HolderVerdict::Confirm => self.confirmed += 1,
+            HolderVerdict::Fail => self.failed += 1,
+            HolderVerdict::Release => self.released += 1,
         }
     }
 }
@@ -261,8 +261,8 @@ impl Patient<'_> {
     }
 
     /// A no is an answer: it comes at once, and says nothing of the other orders.
-    fn note(&self, error: &Undone) {
-        if let Undone::Provider { method, trouble } = error
+    fn note(&self, error: &FlowError) {
+        if let FlowError::Provider { method, trouble } = error
             && trouble.may_pass()
         {
             self.silences.lock().unwrap_or_else(PoisonError::into_inner).entry(*method).or_default().asked += 1;
@@ -301,7 +301,7 @@ async fn holders(
         .collect();
     report.holders += u64::try_from(due.len()).unwrap_or(u64::MAX);
     let orders = store.orders(due.iter().map(|holder| &holder.order).collect::<BTreeSet<_>>()).await?;
-    let done: Vec<(OrderId, Result<Verdict, Undone>)> = stream::iter(due)
+    let done: Vec<(OrderId, Result<HolderVerdict, FlowError>)> = stream::iter(due)
         .map(|holder| {
             let order = orders.get(&holder.order);
             async move { (holder.order.clone(), put_right(store, providers, offer, &holder, order, now).await) }
@@ -311,7 +311,7 @@ async fn holders(
         .await;
     for (order, result) in done {
         match result {
-            Ok(Verdict::Leave) => {}
+            Ok(HolderVerdict::Leave) => {}
             Ok(verdict) => {
                 let trace = orders.get(&order).and_then(|order| order.trace.as_deref());
                 tracing::info!(order_id = %order, trace, ?verdict, "reconciled");
@@ -330,7 +330,7 @@ async fn put_right(
     holder: &Holder,
     order: Option<&Order>,
     now: Timestamp,
-) -> Result<Verdict, Undone> {
+) -> Result<HolderVerdict, FlowError> {
     let Holder { bucket, order: id, quantity } = holder;
     // Most holders belong to orders that are waiting for their payment, and are told by the order alone.
     let (claims, buyer) = match order {
@@ -358,39 +358,39 @@ async fn put_right(
         trace: None,
     };
     match verdict {
-        Verdict::Leave => {}
-        Verdict::SendAgain => store.send_order(&message()).await?,
-        Verdict::Close => {
+        HolderVerdict::Leave => {}
+        HolderVerdict::SendAgain => store.send_order(&message()).await?,
+        HolderVerdict::Close => {
             if !providers.is_asked_for(order) {
-                return Ok(Verdict::Leave);
+                return Ok(HolderVerdict::Leave);
             }
             let closing = close::close(store, providers.providers, id, Cause::Deadline, now).await;
             return Ok(match closing.inspect_err(|error| providers.note(error))? {
-                Closing::Closed(_) => Verdict::Close,
+                CloseOutcome::Closed(_) => HolderVerdict::Close,
                 // Its provider says so, and it is settled by that.
-                Closing::Paid(_) => Verdict::Confirm,
+                CloseOutcome::Paid(_) => HolderVerdict::Confirm,
                 // Somebody else was first, or its provider does not close it yet: what is left of it is looked at again in a minute.
-                Closing::Before(_)
-                | Closing::NotDue(_)
-                | Closing::NotBefore(..)
-                | Closing::Refused(_)
-                | Closing::Unknown => Verdict::Leave,
+                CloseOutcome::Before(_)
+                | CloseOutcome::NotDue(_)
+                | CloseOutcome::NotBefore(..)
+                | CloseOutcome::Refused(_)
+                | CloseOutcome::Unknown => HolderVerdict::Leave,
             });
         }
-        Verdict::FinishClose => {
+        HolderVerdict::FinishClose => {
             if let Some(order) = order {
                 close::finish(store, order).await?;
             }
         }
-        Verdict::Confirm => {
+        HolderVerdict::Confirm => {
             if let Some(order) = order {
                 settle::finish(store, order, now).await?;
             }
         }
-        Verdict::Fail => {
+        HolderVerdict::Fail => {
             place_order::fail(store, &message(), Reason::ClaimLost, now).await?;
         }
-        Verdict::Release => {
+        HolderVerdict::Release => {
             store.release(offer, *bucket, id, *quantity).await?;
         }
     }

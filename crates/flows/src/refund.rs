@@ -20,8 +20,8 @@ use providers::Providers;
 use store::{OrderChange, Store, StoreError};
 
 use crate::settle;
-use crate::shut::kind;
-use crate::undone::Undone;
+use crate::close_at_provider::kind;
+use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
 const ROUNDS: u32 = 5;
@@ -42,7 +42,7 @@ pub enum Refund {
 }
 
 /// Refunds a paid order.
-pub async fn refund(store: &Store, providers: &Providers, id: &OrderId, now: Timestamp) -> Result<Refund, Undone> {
+pub async fn refund(store: &Store, providers: &Providers, id: &OrderId, now: Timestamp) -> Result<Refund, FlowError> {
     for _ in 0..ROUNDS {
         let Some(order) = store.order(id).await? else { return Ok(Refund::Unknown) };
         let Some(with) = order.paid.clone() else { return Ok(Refund::Refused(Box::new(order))) };
@@ -60,11 +60,11 @@ pub async fn refund(store: &Store, providers: &Providers, id: &OrderId, now: Tim
         let Some(order) = store.order(id).await?.map(Box::new) else { return Ok(Refund::Unknown) };
         return Ok(if order.status == Status::Refunded { Refund::Done(order) } else { Refund::UnderWay(order) });
     }
-    Err(Undone::Busy)
+    Err(FlowError::Busy)
 }
 
 /// Goes on with a refund that was decided. True: it is done.
-pub async fn go_on(store: &Store, providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<bool, Undone> {
+pub async fn go_on(store: &Store, providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<bool, FlowError> {
     if entry.done_at.is_some() {
         return Ok(true);
     }
@@ -112,11 +112,11 @@ async fn take_back(store: &Store, entry: &RefundEntry, now: Timestamp) -> Result
 }
 
 /// Asks the provider: whether it is done, if it was asked before; else, or if it knows of none, to do it.
-async fn ask(providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<Refunding, Undone> {
+async fn ask(providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<Refunding, FlowError> {
     let method = entry.with.method;
-    let failed = |trouble| Undone::Provider { method, trouble };
+    let failed = |trouble| FlowError::Provider { method, trouble };
     let (Some(kind), Some(request)) = (kind(method), request(entry)) else {
-        return Err(Undone::Unclear { method, what: "the refund log does not name a payment".to_owned() });
+        return Err(FlowError::Unclear { method, what: "the refund log does not name a payment".to_owned() });
     };
     if entry.tries > 0 {
         match providers.query_refund(kind, &request, now).await {

@@ -19,15 +19,15 @@ use domain::Timestamp;
 use domain::availability::{Page, pages};
 use domain::bucket::BucketNo;
 use domain::order::{Order, Status};
-use domain::payment::{Arrived, OpenPayment, PaidWith, PayEntry, Verdict, verdict};
+use domain::payment::{Arrived, OpenPayment, PaidWith, PayEntry, MoneyVerdict, verdict};
 use futures::future::BoxFuture;
 use providers::Providers;
 use store::{OrderChange, Revival, Store, StoreError};
 
 use crate::close;
 use crate::refund;
-use crate::shut::shut_leftover;
-use crate::undone::Undone;
+use crate::close_at_provider::close_leftover_at_provider;
+use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
 const ROUNDS: u32 = 5;
@@ -60,14 +60,14 @@ pub fn settle<'a>(
     providers: &'a Providers,
     arrived: &'a Arrived,
     now: Timestamp,
-) -> BoxFuture<'a, Result<Settled, Undone>> {
+) -> BoxFuture<'a, Result<Settled, FlowError>> {
     Box::pin(async move {
         for _ in 0..ROUNDS {
             let Some(order) = store.order(&arrived.order).await?.map(Box::new) else { return Ok(Settled::Unknown) };
             let with = paid_with(&order, arrived);
             let settled = match verdict(&order, arrived) {
-                Verdict::Keep => keep(store, providers, &order, &with, now).await?,
-                Verdict::Kept => {
+                MoneyVerdict::Keep => keep(store, providers, &order, &with, now).await?,
+                MoneyVerdict::Kept => {
                     // Once it is on its way back there is nothing left to finish: the refund sees to the units.
                     if order.status == Status::Paid {
                         finish(store, &order, now).await?;
@@ -75,19 +75,19 @@ pub fn settle<'a>(
                     store.close_pay_entry(&order.id, &with).await?;
                     Some(Settled::Before(order))
                 }
-                Verdict::Revive => revive(store, providers, &order, &with, now).await?,
-                Verdict::Return => send_back(store, providers, &order, &with, now).await?,
-                Verdict::Returned => {
+                MoneyVerdict::Revive => revive(store, providers, &order, &with, now).await?,
+                MoneyVerdict::Return => send_back(store, providers, &order, &with, now).await?,
+                MoneyVerdict::Returned => {
                     go_on_sending_back(store, providers, &order, &with, now).await?;
                     Some(Settled::Returned(order))
                 }
-                Verdict::Wrong => Some(Settled::Wrong(order)),
+                MoneyVerdict::Wrong => Some(Settled::Wrong(order)),
             };
             if let Some(settled) = settled {
                 return Ok(settled);
             }
         }
-        Err(Undone::Busy)
+        Err(FlowError::Busy)
     })
 }
 
@@ -123,7 +123,7 @@ async fn keep(
     order: &Order,
     with: &PaidWith,
     now: Timestamp,
-) -> Result<Option<Settled>, Undone> {
+) -> Result<Option<Settled>, FlowError> {
     let OrderChange::Made(paid) = store.pay(order, with, now).await? else { return Ok(None) };
     let finished = finish(store, &paid, now).await;
     // Only this run knows of the other payment, so it is not left for the next one.
@@ -137,7 +137,7 @@ async fn keep(
 /// An order that was paid by one attempt needs no other: it is closed, so that the buyer does not pay twice. If this does not work
 /// and the buyer does, that money goes back by itself.
 async fn close_other(store: &Store, providers: &Providers, order: &Order, other: &OpenPayment, now: Timestamp) {
-    let result = match shut_leftover(providers, order, other, now).await {
+    let result = match close_leftover_at_provider(providers, order, other, now).await {
         Ok(Some(arrived)) => settle(store, providers, &arrived, now).await.map(|_| ()),
         Ok(None) => Ok(()),
         Err(error) => Err(error),
@@ -153,7 +153,7 @@ async fn revive(
     order: &Order,
     with: &PaidWith,
     now: Timestamp,
-) -> Result<Option<Settled>, Undone> {
+) -> Result<Option<Settled>, FlowError> {
     store.log_payment(&PayEntry::new(order, with, now), true).await?;
     // Whatever the close has not done yet must not be done to the revived order.
     close::finish(store, order).await?;
@@ -181,7 +181,7 @@ async fn buckets_with_units(store: &Store, order: &Order) -> Result<Vec<BucketNo
     let mut candidates = vec![order.bucket];
     for page in 0..pages(buckets).min(PAGES_LOOKED_AT) {
         let told = store.pages(&offer, &[page]).await?.pop().map(|(_, page)| page);
-        let open = told.unwrap_or_else(|| Page::untold(page, buckets)).open;
+        let open = told.unwrap_or_else(|| Page::assume_open(page, buckets)).open;
         candidates.extend(open.into_iter().filter(|bucket| *bucket != order.bucket));
         if candidates.len() >= BUCKETS_READ {
             break;
@@ -199,7 +199,7 @@ async fn send_back(
     order: &Order,
     with: &PaidWith,
     now: Timestamp,
-) -> Result<Option<Settled>, Undone> {
+) -> Result<Option<Settled>, FlowError> {
     let with = &without_points(with);
     let entry = PayEntry::new(order, with, now);
     store.log_payment(&entry, true).await?;

@@ -20,8 +20,8 @@ use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
 use crate::settle::{self, Settled};
-use crate::shut::{Shut, kind, method, shut};
-use crate::undone::Undone;
+use crate::close_at_provider::{ProviderClose, kind, method, close_at_provider};
+use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
 const ROUNDS: u32 = 5;
@@ -88,18 +88,18 @@ pub enum NotStarted {
     /// The order's payment was changed too often.
     TooMany,
     /// Not possible right now.
-    Undone(Undone),
+    FlowError(FlowError),
 }
 
-impl From<Undone> for NotStarted {
-    fn from(error: Undone) -> Self {
-        Self::Undone(error)
+impl From<FlowError> for NotStarted {
+    fn from(error: FlowError) -> Self {
+        Self::FlowError(error)
     }
 }
 
 impl From<StoreError> for NotStarted {
     fn from(error: StoreError) -> Self {
-        Self::Undone(error.into())
+        Self::FlowError(error.into())
     }
 }
 
@@ -139,11 +139,11 @@ pub async fn start_payment(store: &Store, providers: &Providers, ask: &Ask) -> R
             Opened::Refused => {}
         }
     }
-    Err(Undone::Busy.into())
+    Err(FlowError::Busy.into())
 }
 
 /// The methods that are configured here. Points always are.
-pub async fn methods(providers: &Providers, now: Timestamp) -> Result<Vec<Method>, Undone> {
+pub async fn methods(providers: &Providers, now: Timestamp) -> Result<Vec<Method>, FlowError> {
     let kinds = providers.configured(now).await.map_err(|trouble| trouble_of(Method::Points, trouble))?;
     Ok(kinds.into_iter().map(method).chain([Method::Points]).collect())
 }
@@ -197,7 +197,7 @@ async fn present(
                 match store.keep_link(&order.id, payment.attempt, &link).await? {
                     OrderChange::Made(_) => {}
                     // Closed, or paid, in the same moment: the link leads nowhere any more.
-                    OrderChange::Refused(_) => return Err(Undone::Busy.into()),
+                    OrderChange::Refused(_) => return Err(FlowError::Busy.into()),
                 }
                 link
             }
@@ -258,19 +258,19 @@ async fn close_other(
     open: &OpenPayment,
     now: Timestamp,
 ) -> Result<(), NotStarted> {
-    match shut(store, providers, order, open, now).await? {
-        Shut::Changed => Ok(()),
-        Shut::Closed => {
+    match close_at_provider(store, providers, order, open, now).await? {
+        ProviderClose::Changed => Ok(()),
+        ProviderClose::Closed => {
             store.drop_payment(order, open).await?;
             Ok(())
         }
-        Shut::NotBefore(moment) => Err(NotStarted::OtherOpenUntil(moment)),
-        Shut::Paid(arrived) => match settle::settle(store, providers, &arrived, now).await? {
+        ProviderClose::NotBefore(moment) => Err(NotStarted::OtherOpenUntil(moment)),
+        ProviderClose::Paid(arrived) => match settle::settle(store, providers, &arrived, now).await? {
             Settled::Paid(_) | Settled::Before(_) | Settled::Revived(_) => Err(NotStarted::Paid),
             Settled::Returned(_) => Ok(()),
             Settled::Wrong(_) | Settled::Unknown => {
                 let what = format!("{} {} were paid as {}", arrived.amount, arrived.currency, arrived.transaction);
-                Err(Undone::Unclear { method: arrived.method, what }.into())
+                Err(FlowError::Unclear { method: arrived.method, what }.into())
             }
         },
     }
@@ -302,6 +302,6 @@ async fn pay_with_points(store: &Store, order: &Order, ask: &Ask) -> Result<Opti
     }))
 }
 
-fn trouble_of(method: Method, trouble: Trouble) -> Undone {
-    Undone::Provider { method, trouble }
+fn trouble_of(method: Method, trouble: Trouble) -> FlowError {
+    FlowError::Provider { method, trouble }
 }

@@ -122,7 +122,7 @@ fn offer(sale: &Sale, item: &Item) -> Offer {
 /// Where a claim's units are held: where it says, or in a bucket that it was moved away from.
 pub(crate) async fn held_in(store: &Store, offer: &Offer, claim: &Claim) -> Result<Option<BucketNo>, StoreError> {
     // It may have been moved back: a read of many may name each bucket once.
-    let places: BTreeSet<BucketNo> = [claim.bucket].into_iter().chain(claim.left.iter().copied()).collect();
+    let places: BTreeSet<BucketNo> = [claim.bucket].into_iter().chain(claim.previous_buckets.iter().copied()).collect();
     let mut buckets = store.buckets(offer, places).await?.into_iter();
     Ok(buckets.find(|(_, bucket)| bucket.holders.contains_key(&claim.order)).map(|(number, _)| number))
 }

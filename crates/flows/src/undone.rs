@@ -6,7 +6,7 @@ use store::StoreError;
 
 /// Why it could not be finished. Every step is safe to repeat: the same flow can be run again.
 #[derive(Debug, thiserror::Error)]
-pub enum Undone {
+pub enum FlowError {
     /// The database, the queue or the scheduler.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -31,7 +31,7 @@ pub enum Undone {
     Busy,
 }
 
-impl Undone {
+impl FlowError {
     /// Whether the same may work later.
     pub fn may_pass(&self) -> bool {
         match self {

@@ -143,7 +143,7 @@ pub struct Paid {
 
 /// Where a payment stands, by a verified answer of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PaymentStatus {
     /// The provider does not know it: it was never started there, or (Alipay) its QR code was never read.
     Missing,
     /// It can still be paid.
@@ -162,7 +162,7 @@ pub enum Standing {
 
 /// What closing a payment came to, by a verified answer of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Closing {
+pub enum ProviderCloseAnswer {
     /// It cannot be paid any more.
     Closed,
     /// There is nothing to close: never started there, or (Alipay) its QR code was never read. A clean close.

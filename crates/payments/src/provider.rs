@@ -9,7 +9,7 @@ use crate::crypto::SettingsError;
 use crate::http::{Headers, HttpAnswer, HttpCall};
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
-    Closing, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, Standing, Start,
+    ProviderCloseAnswer, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus, Start,
 };
 use crate::stripe::Stripe;
 use crate::wechat_v2::WechatV2;
@@ -103,7 +103,7 @@ impl Provider {
         payment: &PaymentRef,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<Standing, ProviderError> {
+    ) -> Result<PaymentStatus, ProviderError> {
         match self {
             Self::Alipay(it) => it.interpret_query(payment, answer),
             Self::WechatV3(it) => it.interpret_query(payment, answer, now),
@@ -128,7 +128,7 @@ impl Provider {
         payment: &PaymentRef,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<Closing, ProviderError> {
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
         match self {
             Self::Alipay(it) => it.interpret_close(payment, answer),
             Self::WechatV3(it) => it.interpret_close(answer, now),

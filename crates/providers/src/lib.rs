@@ -20,8 +20,8 @@ use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use jiff::Timestamp;
 use payments::{
-    Closing, Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, Provider, ProviderError,
-    RefundRequest, Refunding, Standing, Start,
+    ProviderCloseAnswer, Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, Provider, ProviderError,
+    RefundRequest, Refunding, PaymentStatus, Start,
 };
 
 pub use connection::https;
@@ -121,14 +121,14 @@ impl Providers {
     }
 
     /// Where a payment stands.
-    pub async fn query(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<Standing, Trouble> {
+    pub async fn query(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<PaymentStatus, Trouble> {
         let it = self.reach(kind, now).await?;
         let answer = self.send(&it, it.provider.query(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query(payment, &answer, now)?)
     }
 
     /// Lets a payment not be made any more.
-    pub async fn close(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<Closing, Trouble> {
+    pub async fn close(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<ProviderCloseAnswer, Trouble> {
         let it = self.reach(kind, now).await?;
         let answer = self.send(&it, it.provider.close(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_close(payment, &answer, now)?)

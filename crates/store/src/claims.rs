@@ -94,9 +94,9 @@ impl Store {
         let mut set = "SET #claim.#bucket = :to".to_owned();
         let mut request = as_it_was(OPERATION, self.claim_of(offer, &claim.order), claim)?
             .expression_attribute_values(":to", n(to.bucket));
-        if to.left != claim.left {
-            set.push_str(", #claim.#left = :left");
-            request = request.expression_attribute_values(":left", attribute(OPERATION, &to.left)?);
+        if to.previous_buckets != claim.previous_buckets {
+            set.push_str(", #claim.#previous = :previous");
+            request = request.expression_attribute_values(":previous", attribute(OPERATION, &to.previous_buckets)?);
         }
         claim_write(OPERATION, update(OPERATION, request.update_expression(set)).await?)
     }
@@ -129,11 +129,11 @@ impl Store {
         const OPERATION: &str = "mark a claim as ordered";
         let request = self
             .claim_of(offer, order)
-            .update_expression("SET #claim.#state = :ordered, #claim.#bucket = :bucket REMOVE #claim.#left")
+            .update_expression("SET #claim.#state = :ordered, #claim.#bucket = :bucket REMOVE #claim.#previous")
             .condition_expression("#claim.#order = :order AND #claim.#state = :held")
             .expression_attribute_names("#bucket", "bucket")
             .expression_attribute_names("#state", "state")
-            .expression_attribute_names("#left", "left")
+            .expression_attribute_names("#previous", "previousBuckets")
             .expression_attribute_values(":bucket", n(bucket))
             .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
             .expression_attribute_values(":ordered", attribute(OPERATION, &ClaimState::Ordered)?);
@@ -260,19 +260,19 @@ fn as_it_was(
     claim: &Claim,
 ) -> Result<UpdateItemFluentBuilder, StoreError> {
     // The buckets that it has left become more and never fewer: as many are the same.
-    const UNMOVED: &str = "attribute_not_exists(#claim.#left)";
-    let left = if claim.left.is_empty() { UNMOVED } else { "size(#claim.#left) = :as_many" };
+    const UNMOVED: &str = "attribute_not_exists(#claim.#previous)";
+    let unmoved = if claim.previous_buckets.is_empty() { UNMOVED } else { "size(#claim.#previous) = :as_many" };
     let mut request = request
         .condition_expression(format!(
-            "#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from AND {left}"
+            "#claim.#order = :order AND #claim.#state = :held AND #claim.#bucket = :from AND {unmoved}"
         ))
         .expression_attribute_names("#bucket", "bucket")
         .expression_attribute_names("#state", "state")
-        .expression_attribute_names("#left", "left")
+        .expression_attribute_names("#previous", "previousBuckets")
         .expression_attribute_values(":held", attribute(operation, &ClaimState::Held)?)
         .expression_attribute_values(":from", n(claim.bucket));
-    if !claim.left.is_empty() {
-        request = request.expression_attribute_values(":as_many", n(claim.left.len()));
+    if !claim.previous_buckets.is_empty() {
+        request = request.expression_attribute_values(":as_many", n(claim.previous_buckets.len()));
     }
     Ok(request)
 }

@@ -93,7 +93,7 @@ impl Store {
     }
 
     /// The orders of a sale, whole: one page of a walk over all orders. `after` is where the last page ended.
-    pub async fn count_orders(
+    pub async fn orders_page(
         &self,
         sale: &SaleId,
         after: Option<OrderId>,

@@ -231,7 +231,7 @@ impl Store {
             .name("#order", order.id.as_str())
             .value(":quantity", n(order.quantity));
         let (id, quantity) = (order.id.clone(), order.quantity);
-        let claim = Claim { order: id, quantity, bucket, state: ClaimState::Revived, left: Vec::new() };
+        let claim = Claim { order: id, quantity, bucket, state: ClaimState::Revived, previous_buckets: Vec::new() };
         let parts = vec![
             self.paid(OPERATION, revived, with, now)?.part(OPERATION)?,
             sold.part(OPERATION)?,

@@ -12,10 +12,10 @@ use domain::Timestamp;
 use domain::ids::PaymentNumber;
 use domain::order::{Order, Reason};
 use domain::payment::{Arrived, Method};
-use flows::close::{Cause, Closing, close};
+use flows::close::{Cause, CloseOutcome, close};
 use flows::payment_closed::{PaymentClosed, payment_closed};
 use flows::settle::{Settled, settle};
-use flows::{Undone, just_now, refund};
+use flows::{FlowError, just_now, refund};
 use payments::{Notice, Outcome, Paid, Subject};
 use telemetry::{Metric, Metrics};
 
@@ -53,7 +53,7 @@ pub(crate) async fn act(
 }
 
 impl Work<'_> {
-    async fn carry_out(&mut self, notice: &Notice) -> Result<Taken, Undone> {
+    async fn carry_out(&mut self, notice: &Notice) -> Result<Taken, FlowError> {
         match (&notice.outcome, notice.paid()) {
             (_, Some(paid)) => self.paid(paid).await,
             (Outcome::Failed, _) => self.failed().await,
@@ -67,7 +67,7 @@ impl Work<'_> {
         }
     }
 
-    async fn paid(&mut self, paid: Paid) -> Result<Taken, Undone> {
+    async fn paid(&mut self, paid: Paid) -> Result<Taken, FlowError> {
         let arrived = Arrived {
             order: self.number.order().clone(),
             attempt: self.number.attempt(),
@@ -108,33 +108,33 @@ impl Work<'_> {
         Ok(Taken::Success)
     }
 
-    async fn failed(&mut self) -> Result<Taken, Undone> {
+    async fn failed(&mut self) -> Result<Taken, FlowError> {
         let cause = Cause::PaymentFailed { attempt: self.number.attempt() };
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         match close(&self.app.store, &self.app.providers, order_id, cause, self.now).await? {
-            Closing::Closed(_) => {
+            CloseOutcome::Closed(_) => {
                 tracing::info!(%order_id, %method, trace, "a payment failed, and its order was closed");
                 self.metrics.count_of(Metric::OrdersClosed, Reason::PaymentFailed.as_str());
             }
-            Closing::Before(order) | Closing::NotDue(order) | Closing::Refused(order) => {
+            CloseOutcome::Before(order) | CloseOutcome::NotDue(order) | CloseOutcome::Refused(order) => {
                 let status = order.status.as_str();
                 tracing::info!(%order_id, %method, status, trace, "a payment failed that its order does not wait for");
             }
-            Closing::Paid(order) => {
+            CloseOutcome::Paid(order) => {
                 tracing::info!(%order_id, %method, trace, "a payment had failed, and was made after all");
                 self.count_settled(&order);
             }
             // Its next notice comes later, and by then it can be closed.
-            Closing::NotBefore(_, moment) => {
+            CloseOutcome::NotBefore(_, moment) => {
                 tracing::info!(%order_id, %method, %moment, trace, "a payment failed that cannot be closed yet");
                 return Ok(Taken::TryAgain);
             }
-            Closing::Unknown => return Ok(self.unknown_order()),
+            CloseOutcome::Unknown => return Ok(self.unknown_order()),
         }
         Ok(Taken::Success)
     }
 
-    async fn closed(&mut self) -> Result<Taken, Undone> {
+    async fn closed(&mut self) -> Result<Taken, FlowError> {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         match payment_closed(&self.app.store, self.number).await? {
             PaymentClosed::Dropped(_) => {
@@ -150,7 +150,7 @@ impl Work<'_> {
     }
 
     /// A refund is never believed done by a notice alone: the provider is asked, as it is every time.
-    async fn refund(&mut self, notice: &Notice) -> Result<Taken, Undone> {
+    async fn refund(&mut self, notice: &Notice) -> Result<Taken, FlowError> {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         let transaction = notice.transaction.as_deref().unwrap_or_default();
         if notice.outcome == Outcome::RefundFailed {
@@ -186,7 +186,7 @@ impl Work<'_> {
     }
 
     /// Money that goes back may be back already.
-    async fn count_returned(&mut self, arrived: &Arrived) -> Result<(), Undone> {
+    async fn count_returned(&mut self, arrived: &Arrived) -> Result<(), FlowError> {
         let entry = self.app.store.refund_entry(&arrived.order, arrived.method, &arrived.transaction).await?;
         if entry.is_some_and(|entry| just_now::done(entry.done_at, self.now)) {
             self.metrics.count(Metric::Refunds);
@@ -200,7 +200,7 @@ impl Work<'_> {
         Taken::Refused("UNKNOWN_ORDER")
     }
 
-    fn undone(&self, error: &Undone) -> Taken {
+    fn undone(&self, error: &FlowError) -> Taken {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         if error.may_pass() {
             tracing::warn!(%order_id, %method, %error, trace, "a notice was not worked on to its end: it comes again");

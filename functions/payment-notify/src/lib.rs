@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use domain::Timestamp;
 use edge::{Body, Code, Problem, Request, Response, body, request};
-use flows::Undone;
+use flows::FlowError;
 use lambda_http::http::{HeaderName, HeaderValue, Method, StatusCode};
 use payments::{Headers, HttpAnswer, Kind, MAX_NOTICE, Notice, NoticeError, Provider};
 use providers::{Providers, Trouble};
@@ -130,7 +130,7 @@ fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
             let detail = format!("{kind} is not configured here: put its settings into the payment secret first");
             Problem::new(Code::NotFound, detail)
         }
-        trouble => Undone::Provider { method: flows::method(kind), trouble }.into(),
+        trouble => FlowError::Provider { method: flows::method(kind), trouble }.into(),
     }
 }
 

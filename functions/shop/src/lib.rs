@@ -18,8 +18,8 @@ use domain::sale::{SaleState, SaleWithItems};
 use edge::order::OrderJson;
 use edge::response::Keep;
 use edge::{Body, Code, Problem, Request, Response, request, response};
-use flows::availability::Shelves;
-use flows::close::{Cause, Closing, close};
+use flows::availability::AvailabilityCache;
+use flows::close::{Cause, CloseOutcome, close};
 use flows::orders;
 use flows::sales::Sales;
 use lambda_http::http::{Method, StatusCode};
@@ -44,7 +44,7 @@ pub struct App {
     /// Sales, as last read.
     pub sales: Sales,
     /// How items look, as last read.
-    pub shelves: Shelves,
+    pub shelves: AvailabilityCache,
     /// The deployment's salt of buyers' keys.
     pub salt: String,
     /// Where this system is reached from outside; none: under the name that a request comes by.
@@ -70,7 +70,7 @@ impl App {
             store,
             providers,
             sales: Sales::default(),
-            shelves: Shelves::default(),
+            shelves: AvailabilityCache::default(),
             salt: salt.into(),
             public_url,
             clock,
@@ -168,7 +168,7 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
     let now = (app.clock)();
     let closing = close(&app.store, &app.providers, &id, Cause::Buyer, now).await;
     match closing.map_err(|error| Problem::from(error).about(id.clone()))? {
-        Closing::Closed(order) => {
+        CloseOutcome::Closed(order) => {
             let trace = request::trace(request);
             tracing::info!(order_id = %id, trace, "an order was cancelled");
             let mut metrics = Metrics::at(now);
@@ -176,27 +176,27 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
             metrics.flush(&app.metrics);
             Ok(response::json(StatusCode::OK, &OrderJson::made(&order)))
         }
-        Closing::Before(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
-        Closing::Refused(order) => {
+        CloseOutcome::Before(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
+        CloseOutcome::Refused(order) => {
             let detail = match order.status {
                 Status::Paid => "the order is paid: ask for a refund instead".to_owned(),
                 status => format!("an order that is {} cannot be cancelled", status.as_str()),
             };
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
-        Closing::Paid(order) => {
+        CloseOutcome::Paid(order) => {
             pay::count_settled(app, &order, now);
             Err(Problem::new(Code::WrongState, "the order was paid in the meantime: ask for a refund instead")
                 .about(id))
         }
-        Closing::NotBefore(_, moment) => {
+        CloseOutcome::NotBefore(_, moment) => {
             let detail = format!("its payment cannot be closed before {moment}: cancel it then, or let it time out");
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
         // A cancel asks for no deadline; should the order be in the middle of a change, it can be cancelled after it.
-        Closing::NotDue(_) => Err(try_again(id)),
+        CloseOutcome::NotDue(_) => Err(try_again(id)),
         // Accepted, and not an order yet: there is something to cancel, in a moment.
-        Closing::Unknown => Err(pay::not_there(app, buyer, id, now).await?),
+        CloseOutcome::Unknown => Err(pay::not_there(app, buyer, id, now).await?),
     }
 }
 

@@ -6,7 +6,7 @@
 use domain::ids::PaymentNumber;
 use domain::order::Order;
 use edge::{Body, Problem, Request, Response, request};
-use flows::Undone;
+use flows::FlowError;
 use lambda_http::RequestExt;
 use lambda_http::http::StatusCode;
 use payments::{Kind, MAX_NOTICE, Subject};
@@ -47,7 +47,7 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
     let provider = match app.providers.get(kind, (app.clock)()).await {
         Ok(provider) => provider,
         Err(Trouble::NotConfigured(_)) => return Ok(None),
-        Err(trouble) => return Err(Undone::Provider { method: flows::method(kind), trouble }.into()),
+        Err(trouble) => return Err(FlowError::Provider { method: flows::method(kind), trouble }.into()),
     };
     match provider.read_return(query) {
         Ok(Subject::FlashSale(number)) => Ok(Some(number)),

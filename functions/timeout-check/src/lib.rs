@@ -10,8 +10,8 @@ use domain::Timestamp;
 use domain::ids::OrderId;
 use domain::message::{DeadlineInput, VERSION};
 use domain::order::{Order, Reason};
-use flows::close::{Cause, Closing, close};
-use flows::{Undone, just_now};
+use flows::close::{Cause, CloseOutcome, close};
+use flows::{FlowError, just_now};
 use lambda_runtime::Diagnostic;
 use providers::Providers;
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub enum Failure {
         /// The order.
         order: OrderId,
         /// What happened.
-        error: Undone,
+        error: FlowError,
     },
 }
 
@@ -97,7 +97,7 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
     let closing = close(&app.store, &app.providers, &order_id, Cause::Deadline, now).await;
     let looked = |order: &Order| Looked { order_id: order.id.clone(), status: Some(order.status.as_str()) };
     match closing {
-        Ok(Closing::Closed(order)) => {
+        Ok(CloseOutcome::Closed(order)) => {
             let mut metrics = Metrics::at(now);
             metrics.note("order_id", &order_id);
             metrics.count(Metric::Timeouts);
@@ -106,11 +106,11 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
             tracing::info!(%order_id, sale_id = %order.sale, item_id = %order.item, trace, "an order timed out");
             Ok(looked(&order))
         }
-        Ok(Closing::Before(order) | Closing::Refused(order)) => {
+        Ok(CloseOutcome::Before(order) | CloseOutcome::Refused(order)) => {
             tracing::info!(%order_id, status = order.status.as_str(), trace, "an order needed no closing");
             Ok(looked(&order))
         }
-        Ok(Closing::Paid(order)) => {
+        Ok(CloseOutcome::Paid(order)) => {
             tracing::info!(%order_id, trace, "an order had been paid when its deadline came");
             if let Some(method) = just_now::settled(&order, now) {
                 let mut metrics = Metrics::at(now);
@@ -121,13 +121,13 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
             Ok(looked(&order))
         }
         // Reconcile looks at it every minute from now on.
-        Ok(Closing::NotBefore(order, moment)) => {
+        Ok(CloseOutcome::NotBefore(order, moment)) => {
             tracing::info!(%order_id, %moment, trace, "the provider does not close the payment yet");
             Ok(looked(&order))
         }
-        Ok(Closing::NotDue(order)) => Err(Failure::NotDue { order: order_id, pay_by: order.pay_by, now }),
+        Ok(CloseOutcome::NotDue(order)) => Err(Failure::NotDue { order: order_id, pay_by: order.pay_by, now }),
         // A deadline is made after its order, and orders are never removed: somebody else's hand was at work.
-        Ok(Closing::Unknown) => {
+        Ok(CloseOutcome::Unknown) => {
             tracing::warn!(%order_id, trace, "a deadline of an order that is not there: nothing to close");
             Ok(Looked { order_id, status: None })
         }

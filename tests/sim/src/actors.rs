@@ -9,8 +9,8 @@ use domain::payment::Method;
 use edge::Request;
 use local_cloud::engine::scheduler::Firing;
 use local_cloud::sandbox::{DueNotice, is_accepted};
-use seckill_tests::knock::{Answer, request};
-use seckill_tests::till::notice_request;
+use testkit::lambda_request::{Answer, request};
+use testkit::paying::notice_request;
 use serde_json::{Value, json};
 
 use crate::choice::Delivery;

@@ -2,7 +2,7 @@
 
 use domain::ids::OrderId;
 use local_cloud::engine::sqs::Sqs;
-use seckill_tests::world::names;
+use testkit::world::names;
 
 use crate::actors::{Outcome, Press, Refused, name};
 use crate::choice::Delivery;

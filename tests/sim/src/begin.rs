@@ -3,7 +3,7 @@
 use domain::availability::{PageNo, pages};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sources::events::{queue_event, stream_event};
-use seckill_tests::world::names;
+use testkit::world::names;
 
 use crate::actors::{self, Press};
 use crate::check;

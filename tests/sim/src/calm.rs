@@ -5,9 +5,9 @@ use domain::ids::OrderId;
 use domain::order::Status;
 use domain::sale::SaleChange;
 use local_cloud::wire::Fault;
-use seckill_tests::books::Books;
-use seckill_tests::turns::act;
-use seckill_tests::world::names;
+use testkit::books::Books;
+use testkit::scheduler::act;
+use testkit::world::names;
 
 use crate::actors::name;
 use crate::run::{POINTS, Sim};

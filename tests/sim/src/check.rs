@@ -6,8 +6,8 @@ use domain::bucket::{Bucket, BucketNo, parse_bucket_key};
 use domain::ids::{Offer, OrderId};
 use domain::order::{Event, Order, Reason, Status, Step, step};
 use domain::sale::Item;
-use seckill_tests::books::try_row;
-use seckill_tests::world::{World, names};
+use testkit::books::try_row;
+use testkit::world::{World, names};
 use serde::de::DeserializeOwned;
 
 /// Rows as they were last seen: what has not changed is not read again.

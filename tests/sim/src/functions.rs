@@ -11,8 +11,8 @@ use domain::Timestamp;
 use local_cloud::clock::Clock;
 use local_cloud::wire::Wire;
 use providers::Providers;
-use seckill_tests::permissions::POLICIES;
-use seckill_tests::world::{SALT, name_of, names, providers, timeout_of};
+use testkit::permissions::POLICIES;
+use testkit::world::{SALT, name_of, names, providers, timeout_of};
 use store::Store;
 use telemetry::Sink;
 

@@ -25,10 +25,10 @@ pub mod lives;
 pub mod model;
 pub mod run;
 pub mod shrink;
-pub mod teeth;
+pub mod planted_bugs;
 pub mod weather;
 
-pub use seckill_tests::dice;
+pub use testkit::dice;
 
 /// Runs one thing to its end on a runtime of its own. Unconstrained: a run is one long poll, and tokio would stop serving it after a while to be
 /// fair to others.

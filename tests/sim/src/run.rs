@@ -11,8 +11,8 @@ use local_cloud::clock::Clock;
 use local_cloud::engine::Service;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::wire::{Fault, Replica, Wire};
-use seckill_tests::turns::{Turns, act};
-use seckill_tests::world::{START_MS, World, engines, form, names};
+use testkit::scheduler::{Turns, act};
+use testkit::world::{START_MS, World, engines, form, names};
 use store::Store;
 
 use crate::actors::{Actor, Life, Payment, name};

@@ -145,7 +145,7 @@ fn no_seed_violates_anything() {
         println!("{kind}: {}", reached.join(", "));
     }
     assert!(text.is_empty(), "{text}");
-    drop(seckill_tests::permissions::Keeper);
+    drop(testkit::permissions::Keeper);
     if total.done >= SEEDS {
         let rare = if total.done >= FOR_RARE { RARE } else { "" };
         let missed: Vec<&str> = places(PLACES).chain(places(rare)).filter(|place| count(place) == 0).collect();
@@ -166,11 +166,11 @@ fn a_replay_gives_the_same_history() {
 #[test]
 fn every_bug_can_still_be_planted() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let bugs = sim::teeth::bugs();
+    let bugs = sim::planted_bugs::bugs();
     assert!(bugs.len() > 20, "{}", bugs.len());
-    let planted = sim::teeth::plant(&bugs, |file| std::fs::read_to_string(root.join(file)).unwrap_or_default());
+    let planted = sim::planted_bugs::plant(&bugs, |file| std::fs::read_to_string(root.join(file)).unwrap_or_default());
     let planted = planted.unwrap_or_else(|error| panic!("{error}"));
-    for bug in bugs.iter().filter(|bug| bug.name != sim::teeth::SWITCH) {
+    for bug in bugs.iter().filter(|bug| bug.name != sim::planted_bugs::SWITCH) {
         let switch = format!("\"{}\"", bug.name);
         assert!(planted.values().any(|text| text.contains(&switch)), "{} has no switch", bug.name);
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Alipay, CLOSE, PRECREATE, QUERY, QUERY_REFUND, REFUND};
 use crate::http::HttpAnswer;
-use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 use crate::{checks, china, yuan};
 
 /// All fields of all answers that are looked at.
@@ -82,10 +82,10 @@ impl Alipay {
     }
 
     /// Where the payment stands.
-    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
+    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
         let body = match self.read(QUERY, answer)? {
             Answer::Done(body) => body,
-            Answer::No(body) if body.sub_code == "ACQ.TRADE_NOT_EXIST" => return Ok(Standing::Missing),
+            Answer::No(body) if body.sub_code == "ACQ.TRADE_NOT_EXIST" => return Ok(PaymentStatus::Missing),
             Answer::No(body) => return Err(refused(body)),
         };
         if body.out_trade_no != payment.number.to_string() {
@@ -94,23 +94,23 @@ impl Alipay {
         // A closed trade that was paid is one that was refunded in full.
         let was_paid = !body.send_pay_date.is_empty();
         match body.trade_status.as_str() {
-            "WAIT_BUYER_PAY" => Ok(Standing::NotPaid),
-            "TRADE_SUCCESS" | "TRADE_FINISHED" => Ok(Standing::Paid(paid(&body)?)),
-            "TRADE_CLOSED" if was_paid => Ok(Standing::Refunded(paid(&body)?)),
-            "TRADE_CLOSED" => Ok(Standing::Closed),
-            _ => Ok(Standing::Unknown(body.trade_status)),
+            "WAIT_BUYER_PAY" => Ok(PaymentStatus::NotPaid),
+            "TRADE_SUCCESS" | "TRADE_FINISHED" => Ok(PaymentStatus::Paid(paid(&body)?)),
+            "TRADE_CLOSED" if was_paid => Ok(PaymentStatus::Refunded(paid(&body)?)),
+            "TRADE_CLOSED" => Ok(PaymentStatus::Closed),
+            _ => Ok(PaymentStatus::Unknown(body.trade_status)),
         }
     }
 
     /// Whether it is closed. A QR code that was never read has no trade to close: that is a clean close.
-    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Closing, ProviderError> {
+    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
         match self.read(CLOSE, answer)? {
-            Answer::Done(body) if body.out_trade_no == payment.number.to_string() => Ok(Closing::Closed),
+            Answer::Done(body) if body.out_trade_no == payment.number.to_string() => Ok(ProviderCloseAnswer::Closed),
             Answer::Done(_) => Err(ProviderError::Untrusted("it is about another payment")),
             Answer::No(body) => match body.sub_code.as_str() {
-                "ACQ.TRADE_NOT_EXIST" => Ok(Closing::NothingThere),
+                "ACQ.TRADE_NOT_EXIST" => Ok(ProviderCloseAnswer::NothingThere),
                 // Paid, refunded or closed already: the query tells which.
-                _ => Ok(Closing::Unclear(body.sub_code)),
+                _ => Ok(ProviderCloseAnswer::Unclear(body.sub_code)),
             },
         }
     }

@@ -82,7 +82,7 @@ impl Side {
         };
         let body = match reply {
             Reply::Created(payment, link) => yes(json!({"out_trade_no": payment.number, "qr_code": link})),
-            Reply::Standing(payment) => yes(standing(payment)),
+            Reply::PaymentStatus(payment) => yes(standing(payment)),
             Reply::Closed(payment) => yes(json!({"out_trade_no": payment.number, "trade_no": payment.transaction})),
             Reply::AlreadyPaid(_) => no("ACQ.REASON_TRADE_STATUS_INVALID"),
             Reply::Missing => no("ACQ.TRADE_NOT_EXIST"),

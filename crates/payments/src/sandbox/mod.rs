@@ -103,7 +103,7 @@ pub enum Reply<'a> {
     /// The payment was made; this is its link, for a page or a QR code.
     Created(&'a Payment, &'a str),
     /// Where it stands.
-    Standing(&'a Payment),
+    PaymentStatus(&'a Payment),
     /// It is closed now, or was.
     Closed(&'a Payment),
     /// It cannot be closed: it was paid.

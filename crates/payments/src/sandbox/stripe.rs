@@ -50,7 +50,7 @@ impl Side {
                 }
                 session
             }
-            Reply::Standing(payment) | Reply::Closed(payment) => {
+            Reply::PaymentStatus(payment) | Reply::Closed(payment) => {
                 let mut session = session(payment);
                 if let (Some(session), Some(paid_at)) = (session.as_object_mut(), payment.paid_at) {
                     let refunded = if payment.state == State::Refunded { payment.amount } else { 0 };

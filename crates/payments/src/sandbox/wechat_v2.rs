@@ -75,7 +75,7 @@ impl Side {
         let no = |code: &str| vec![("result_code", "FAIL".to_owned()), ("err_code", code.to_owned())];
         let fields = match reply {
             Reply::Created(_, link) => vec![ok, ("trade_type", "NATIVE".to_owned()), ("code_url", link.to_owned())],
-            Reply::Standing(payment) => [vec![ok], standing(payment)].concat(),
+            Reply::PaymentStatus(payment) => [vec![ok], standing(payment)].concat(),
             Reply::Closed(_) => vec![ok],
             Reply::AlreadyPaid(_) => no("ORDERPAID"),
             Reply::Missing => no("ORDERNOTEXIST"),

@@ -102,7 +102,7 @@ impl Side {
         let no = |status, code: &str| (status, json!({"code": code, "message": code}).to_string());
         let (status, body) = match reply {
             Reply::Created(_, link) => (200, json!({"code_url": link}).to_string()),
-            Reply::Standing(payment) => (200, self.transaction(payment).to_string()),
+            Reply::PaymentStatus(payment) => (200, self.transaction(payment).to_string()),
             Reply::Closed(_) => (204, String::new()),
             Reply::AlreadyPaid(_) => no(400, "ORDERPAID"),
             Reply::Missing => no(404, "ORDER_NOT_EXIST"),

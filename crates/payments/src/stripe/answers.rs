@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::Stripe;
 use crate::checks;
 use crate::http::HttpAnswer;
-use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 
 /// What a 404 means. Stripe is asked by an id that it gave itself, and keeps sessions for good: a key of another account, or of the other
 /// mode, does not see them. Whether it was paid is not known.
@@ -166,10 +166,10 @@ impl Stripe {
     }
 
     /// Where the payment stands.
-    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
+    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
         let session = match read::<Session>(answer)? {
             Ok(session) => session,
-            Err(no) if no.status == 404 => return Ok(Standing::Unknown(NO_SUCH_SESSION.to_owned())),
+            Err(no) if no.status == 404 => return Ok(PaymentStatus::Unknown(NO_SUCH_SESSION.to_owned())),
             Err(no) => return Err(no.into()),
         };
         about(payment, &session)?;
@@ -177,30 +177,30 @@ impl Stripe {
         let refunded = session.payment_intent.as_ref().and_then(Expandable::charge);
         let refunded = refunded.is_some_and(|charge| charge.amount_refunded > 0);
         Ok(match (session.status.as_deref(), session.payment_status.as_deref()) {
-            (Some("complete"), Some("paid")) if refunded => Standing::Refunded(paid()?),
-            (Some("complete"), Some("paid")) => Standing::Paid(paid()?),
+            (Some("complete"), Some("paid")) if refunded => PaymentStatus::Refunded(paid()?),
+            (Some("complete"), Some("paid")) => PaymentStatus::Paid(paid()?),
             // The buyer has done it, and the bank took its time. After a no of the bank's, Stripe waits for another way to pay, but the
             // session's page is closed for good.
             (Some("complete"), Some("unpaid")) => match session.payment_intent.as_ref().and_then(Expandable::status) {
-                Some("requires_payment_method" | "canceled") => Standing::Closed,
-                _ => Standing::Processing,
+                Some("requires_payment_method" | "canceled") => PaymentStatus::Closed,
+                _ => PaymentStatus::Processing,
             },
-            (Some("open"), _) => Standing::NotPaid,
-            (Some("expired"), _) => Standing::Closed,
-            (status, payment_status) => Standing::Unknown(format!("{status:?} {payment_status:?}")),
+            (Some("open"), _) => PaymentStatus::NotPaid,
+            (Some("expired"), _) => PaymentStatus::Closed,
+            (status, payment_status) => PaymentStatus::Unknown(format!("{status:?} {payment_status:?}")),
         })
     }
 
     /// Whether it is closed. Only an open session can be expired; the query tells what another one is.
-    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Closing, ProviderError> {
+    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
         match read::<Session>(answer)? {
             Ok(session) => {
                 about(payment, &session)?;
                 let status = session.status.unwrap_or_default();
-                Ok(if status == "expired" { Closing::Closed } else { Closing::Unclear(status) })
+                Ok(if status == "expired" { ProviderCloseAnswer::Closed } else { ProviderCloseAnswer::Unclear(status) })
             }
-            Err(no) if no.status == 404 => Ok(Closing::Unclear(NO_SUCH_SESSION.to_owned())),
-            Err(no) if no.status == 400 => Ok(Closing::Unclear(no.complaint.r#type)),
+            Err(no) if no.status == 404 => Ok(ProviderCloseAnswer::Unclear(NO_SUCH_SESSION.to_owned())),
+            Err(no) if no.status == 400 => Ok(ProviderCloseAnswer::Unclear(no.complaint.r#type)),
             Err(no) => Err(no.into()),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sandbox::{Asked, Happened, Refund, Refusal, Reply};
-use crate::{Closing, HttpAnswer, HttpCall, Outcome, Paid, ProviderError, Refunding, Standing, Start, Subject};
+use crate::{ProviderCloseAnswer, HttpAnswer, HttpCall, Outcome, Paid, ProviderError, Refunding, PaymentStatus, Start, Subject};
 
 /// The other side's answer to a call.
 fn ask(kind: Kind, call: &HttpCall, reply: Reply<'_>) -> (Asked, HttpAnswer) {
@@ -69,19 +69,19 @@ fn a_query_tells_where_the_payment_stands() {
         let reference = reference(&paid);
         let call = provider.query(&reference, now(), &nonce()).unwrap();
         let standing = |reply: Reply<'_>| provider.interpret_query(&reference, &ask(kind, &call, reply).1, now());
-        assert_eq!(standing(Reply::Standing(&unpaid(State::NotPaid))), Ok(Standing::NotPaid), "{kind}");
-        assert_eq!(standing(Reply::Standing(&paid)), Ok(Standing::Paid(money(kind))), "{kind}");
-        assert_eq!(standing(Reply::Standing(&refunded)), Ok(Standing::Refunded(money(kind))), "{kind}");
-        assert_eq!(standing(Reply::Standing(&unpaid(State::Closed))), Ok(Standing::Closed), "{kind}");
+        assert_eq!(standing(Reply::PaymentStatus(&unpaid(State::NotPaid))), Ok(PaymentStatus::NotPaid), "{kind}");
+        assert_eq!(standing(Reply::PaymentStatus(&paid)), Ok(PaymentStatus::Paid(money(kind))), "{kind}");
+        assert_eq!(standing(Reply::PaymentStatus(&refunded)), Ok(PaymentStatus::Refunded(money(kind))), "{kind}");
+        assert_eq!(standing(Reply::PaymentStatus(&unpaid(State::Closed))), Ok(PaymentStatus::Closed), "{kind}");
         let missing = standing(Reply::Missing).unwrap();
         if kind == Kind::Stripe {
-            assert!(matches!(&missing, Standing::Unknown(why) if why.contains("another account")), "{missing:?}");
+            assert!(matches!(&missing, PaymentStatus::Unknown(why) if why.contains("another account")), "{missing:?}");
         } else {
-            assert_eq!(missing, Standing::Missing, "{kind}");
+            assert_eq!(missing, PaymentStatus::Missing, "{kind}");
         }
         assert!(matches!(standing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
         let other = Payment { number: OTHER_NUMBER.to_owned(), ..paid.clone() };
-        assert!(matches!(standing(Reply::Standing(&other)), Err(ProviderError::Untrusted(_))), "{kind}");
+        assert!(matches!(standing(Reply::PaymentStatus(&other)), Err(ProviderError::Untrusted(_))), "{kind}");
     }
 }
 
@@ -94,16 +94,16 @@ fn a_close_is_clean_or_leads_to_a_query() {
         let reference = reference(&closed);
         let call = provider.close(&reference, now(), &nonce()).unwrap();
         let closing = |reply: Reply<'_>| provider.interpret_close(&reference, &ask(kind, &call, reply).1, now());
-        assert_eq!(closing(Reply::Closed(&closed)), Ok(Closing::Closed), "{kind}");
+        assert_eq!(closing(Reply::Closed(&closed)), Ok(ProviderCloseAnswer::Closed), "{kind}");
         let missing = closing(Reply::Missing).unwrap();
         if kind == Kind::Stripe {
             // It made the session itself: who does not see it asks with another's key, and the buyer may still pay.
-            assert!(matches!(&missing, Closing::Unclear(why) if why.contains("another account")), "{missing:?}");
+            assert!(matches!(&missing, ProviderCloseAnswer::Unclear(why) if why.contains("another account")), "{missing:?}");
         } else {
-            assert_eq!(missing, Closing::NothingThere, "{kind}");
+            assert_eq!(missing, ProviderCloseAnswer::NothingThere, "{kind}");
         }
         let paid = closing(Reply::AlreadyPaid(&paid_payment(kind))).unwrap();
-        assert!(matches!(paid, Closing::AlreadyPaid | Closing::Unclear(_)), "{kind}: {paid:?}");
+        assert!(matches!(paid, ProviderCloseAnswer::AlreadyPaid | ProviderCloseAnswer::Unclear(_)), "{kind}: {paid:?}");
         assert!(matches!(closing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
     }
 }

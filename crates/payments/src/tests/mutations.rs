@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::sandbox::{Happened, Reply};
-use crate::{Headers, HttpAnswer, HttpCall, Notice, Standing, form, xml};
+use crate::{Headers, HttpAnswer, HttpCall, Notice, PaymentStatus, form, xml};
 
 /// For each provider; four times this is more than ten thousand.
 const MUTANTS: usize = 2_600;
@@ -225,9 +225,9 @@ fn no_altered_answer_says_paid() {
         let reference = reference(&payment);
         let call = provider.query(&reference, now(), &nonce()).unwrap();
         let asked = sandbox.read(kind, &call, now()).unwrap();
-        let genuine = sandbox.answer(kind, &asked, Reply::Standing(&payment), now(), &nonce());
+        let genuine = sandbox.answer(kind, &asked, Reply::PaymentStatus(&payment), now(), &nonce());
         let standing = provider.interpret_query(&reference, &genuine, now()).unwrap();
-        assert!(matches!(&standing, Standing::Paid(paid) if paid.amount == 1), "{kind}");
+        assert!(matches!(&standing, PaymentStatus::Paid(paid) if paid.amount == 1), "{kind}");
         let mut dice = Dice(0xA115_0E45);
         for _ in 0..1_000 {
             let body = altered(&mut dice, &genuine.body);

@@ -5,17 +5,17 @@ use crate::crypto::{Secret, SigningKey};
 use crate::sandbox::Reply;
 use crate::wechat_v2::{SignType, sign};
 use crate::wechat_v3::platform_text;
-use crate::{Headers, HttpAnswer, ProviderError, Standing, xml};
+use crate::{Headers, HttpAnswer, ProviderError, PaymentStatus, xml};
 
 /// The sandbox's answer about a payment that is not paid.
 fn not_paid(kind: Kind) -> HttpAnswer {
     let payment = Payment { state: State::NotPaid, paid_at: None, ..paid_payment(kind) };
     let call = provider(kind).query(&reference(&payment), now(), &nonce()).unwrap();
     let asked = sandbox().read(kind, &call, now()).unwrap();
-    sandbox().answer(kind, &asked, Reply::Standing(&payment), now(), &nonce())
+    sandbox().answer(kind, &asked, Reply::PaymentStatus(&payment), now(), &nonce())
 }
 
-fn standing(kind: Kind, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
+fn standing(kind: Kind, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
     provider(kind).interpret_query(&reference(&paid_payment(kind)), answer, now())
 }
 
@@ -44,13 +44,13 @@ fn wechat(kind: Kind, trade_state: &str) -> HttpAnswer {
 fn wechat_pays_trade_states() {
     for kind in [Kind::WechatV3, Kind::WechatV2] {
         for (trade_state, expected) in [
-            ("NOTPAY", Standing::NotPaid),
-            ("PAYERROR", Standing::NotPaid),
-            ("USERPAYING", Standing::Processing),
-            ("ACCEPT", Standing::Processing),
-            ("CLOSED", Standing::Closed),
-            ("REVOKED", Standing::Closed),
-            ("SOMETHING", Standing::Unknown("SOMETHING".to_owned())),
+            ("NOTPAY", PaymentStatus::NotPaid),
+            ("PAYERROR", PaymentStatus::NotPaid),
+            ("USERPAYING", PaymentStatus::Processing),
+            ("ACCEPT", PaymentStatus::Processing),
+            ("CLOSED", PaymentStatus::Closed),
+            ("REVOKED", PaymentStatus::Closed),
+            ("SOMETHING", PaymentStatus::Unknown("SOMETHING".to_owned())),
         ] {
             assert_eq!(standing(kind, &wechat(kind, trade_state)), Ok(expected), "{kind}");
         }
@@ -70,11 +70,11 @@ fn a_completed_session_that_is_not_paid_waits_for_the_bank_or_is_over() {
     };
     let intent = |status: &str| serde_json::json!({"id": "pi_3", "status": status, "latest_charge": "ch_1"});
     for status in ["processing", "requires_action", "requires_confirmation", "requires_capture", "succeeded", "new"] {
-        assert_eq!(with(intent(status)), Standing::Processing, "{status}: money may still come");
+        assert_eq!(with(intent(status)), PaymentStatus::Processing, "{status}: money may still come");
     }
     for status in ["requires_payment_method", "canceled"] {
-        assert_eq!(with(intent(status)), Standing::Closed, "{status}");
+        assert_eq!(with(intent(status)), PaymentStatus::Closed, "{status}");
     }
-    assert_eq!(with("pi_3".into()), Standing::Processing, "not told");
-    assert_eq!(with(serde_json::json!({"id": "pi_3"})), Standing::Processing, "not told");
+    assert_eq!(with("pi_3".into()), PaymentStatus::Processing, "not told");
+    assert_eq!(with(serde_json::json!({"id": "pi_3"})), PaymentStatus::Processing, "not told");
 }

@@ -3,7 +3,7 @@
 use super::{WechatV2, is_signed};
 use crate::form::Fields;
 use crate::http::HttpAnswer;
-use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 use crate::{checks, china, wechat, xml};
 
 /// A verified answer.
@@ -64,9 +64,9 @@ impl WechatV2 {
     }
 
     /// Where the payment stands.
-    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<Standing, ProviderError> {
+    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
         let fields = match self.read(answer)? {
-            Answer::No(fields) if get(&fields, "err_code") == "ORDERNOTEXIST" => return Ok(Standing::Missing),
+            Answer::No(fields) if get(&fields, "err_code") == "ORDERNOTEXIST" => return Ok(PaymentStatus::Missing),
             other => other.done()?,
         };
         if get(&fields, "out_trade_no") != payment.number.to_string() {
@@ -76,14 +76,14 @@ impl WechatV2 {
     }
 
     /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.
-    pub fn interpret_close(&self, answer: &HttpAnswer) -> Result<Closing, ProviderError> {
+    pub fn interpret_close(&self, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
         Ok(match self.read(answer)? {
-            Answer::Done(_) => Closing::Closed,
+            Answer::Done(_) => ProviderCloseAnswer::Closed,
             Answer::No(fields) => match get(&fields, "err_code") {
-                "ORDERCLOSED" => Closing::Closed,
-                "ORDERPAID" => Closing::AlreadyPaid,
-                "ORDERNOTEXIST" => Closing::NothingThere,
-                other => Closing::Unclear(other.to_owned()),
+                "ORDERCLOSED" => ProviderCloseAnswer::Closed,
+                "ORDERPAID" => ProviderCloseAnswer::AlreadyPaid,
+                "ORDERNOTEXIST" => ProviderCloseAnswer::NothingThere,
+                other => ProviderCloseAnswer::Unclear(other.to_owned()),
             },
         })
     }

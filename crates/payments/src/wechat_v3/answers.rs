@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::WechatV3;
 use crate::http::HttpAnswer;
-use crate::payment::{Closing, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, Standing};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 use crate::{checks, wechat};
 
 /// What is paid, in an answer to a query and in a notice.
@@ -97,10 +97,10 @@ impl WechatV3 {
         payment: &PaymentRef,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<Standing, ProviderError> {
+    ) -> Result<PaymentStatus, ProviderError> {
         let transaction: Transaction = match self.read(answer, now)? {
             Answer::Done(body) => json(body)?,
-            Answer::No(no) if is_missing(&no.code) => return Ok(Standing::Missing),
+            Answer::No(no) if is_missing(&no.code) => return Ok(PaymentStatus::Missing),
             Answer::No(complaint) => return Err(refused(complaint)),
         };
         if transaction.out_trade_no != payment.number.to_string() || transaction.mchid != self.mch_id {
@@ -110,14 +110,14 @@ impl WechatV3 {
     }
 
     /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.
-    pub fn interpret_close(&self, answer: &HttpAnswer, now: Timestamp) -> Result<Closing, ProviderError> {
+    pub fn interpret_close(&self, answer: &HttpAnswer, now: Timestamp) -> Result<ProviderCloseAnswer, ProviderError> {
         Ok(match self.read(answer, now)? {
-            Answer::Done(_) => Closing::Closed,
+            Answer::Done(_) => ProviderCloseAnswer::Closed,
             Answer::No(complaint) => match complaint.code.as_str() {
-                "ORDER_CLOSED" | "ORDERCLOSED" => Closing::Closed,
-                "ORDERPAID" | "ORDER_PAID" => Closing::AlreadyPaid,
-                code if is_missing(code) => Closing::NothingThere,
-                _ => Closing::Unclear(complaint.code),
+                "ORDER_CLOSED" | "ORDERCLOSED" => ProviderCloseAnswer::Closed,
+                "ORDERPAID" | "ORDER_PAID" => ProviderCloseAnswer::AlreadyPaid,
+                code if is_missing(code) => ProviderCloseAnswer::NothingThere,
+                _ => ProviderCloseAnswer::Unclear(complaint.code),
             },
         })
     }

@@ -4,8 +4,8 @@ use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use payments::sandbox::{Asked, Keys, Payment, Reply, Sandbox, State};
 use payments::{
-    Closing, HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber,
-    RefundRequest, Refunding, Standing, Way,
+    ProviderCloseAnswer, HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber,
+    RefundRequest, Refunding, PaymentStatus, Way,
 };
 
 use super::*;
@@ -100,7 +100,7 @@ fn sandbox(keys: &Keys) -> SharedHttpConnector {
         }
         let reply = match &asked {
             Asked::Create { .. } => Reply::Created(&payment, "https://pay.example/x"),
-            Asked::Query(_) => Reply::Standing(&payment),
+            Asked::Query(_) => Reply::PaymentStatus(&payment),
             Asked::Close(_) => Reply::Missing,
             Asked::Refund(_) | Asked::QueryRefund(_) => Reply::Refunded(&payment, made.as_ref().unwrap(), true),
         };
@@ -125,11 +125,11 @@ async fn every_provider_is_reached() {
             currency: currency(kind),
             paid_at: Some(at(0)),
         };
-        assert_eq!(providers.query(kind, &reference(), at(0)).await, Ok(Standing::Paid(paid)), "{kind}");
+        assert_eq!(providers.query(kind, &reference(), at(0)).await, Ok(PaymentStatus::Paid(paid)), "{kind}");
         let closing = providers.close(kind, &reference(), at(0)).await.unwrap();
         // Stripe has every session that it ever made: that it says nothing is there is no clean close.
-        assert_eq!(matches!(closing, Closing::Unclear(_)), kind == Kind::Stripe, "{kind}: {closing:?}");
-        assert_eq!(closing == Closing::NothingThere, kind != Kind::Stripe, "{kind}: {closing:?}");
+        assert_eq!(matches!(closing, ProviderCloseAnswer::Unclear(_)), kind == Kind::Stripe, "{kind}: {closing:?}");
+        assert_eq!(closing == ProviderCloseAnswer::NothingThere, kind != Kind::Stripe, "{kind}: {closing:?}");
         let refunding = if kind == Kind::WechatV2 { Refunding::Processing } else { Refunding::Refunded };
         assert_eq!(providers.refund(kind, &refund(kind), at(0)).await, Ok(refunding), "{kind}");
         assert_eq!(providers.query_refund(kind, &refund(kind), at(0)).await, Ok(Refunding::Refunded), "{kind}");

@@ -3,11 +3,11 @@
 use std::sync::LazyLock;
 
 use domain::Timestamp;
-use domain::claim::{Answered, BuyerClaims, Claim as RealClaim, ClaimState, Press, Standing};
+use domain::claim::{Answered, BuyerClaims, Claim as RealClaim, ClaimState, Press, ClaimStanding};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order as RealOrder, Status};
-use domain::repair::{self, Verdict};
+use domain::repair::{self, HolderVerdict};
 
 use super::tables::{BUCKETS, Claim, Id, No, Order, Tables, buyer};
 
@@ -29,7 +29,7 @@ fn real_claim(claim: Claim) -> RealClaim {
         quantity: 1,
         bucket: u32::from(claim.bucket),
         state: claim.state,
-        left: (0..u32::from(BUCKETS as No)).filter(|bucket| claim.left & 1 << bucket != 0).collect(),
+        previous_buckets: (0..u32::from(BUCKETS as No)).filter(|bucket| claim.left & 1 << bucket != 0).collect(),
     }
 }
 
@@ -48,8 +48,8 @@ fn real_order(order: Order) -> RealOrder {
 }
 
 /// What reconcile does about a holder, by its order.
-pub fn by_order(bucket: No, order: Order) -> Verdict {
-    static VERDICTS: LazyLock<Vec<((u8, bool), Verdict)>> = LazyLock::new(|| {
+pub fn by_order(bucket: No, order: Order) -> HolderVerdict {
+    static VERDICTS: LazyLock<Vec<((u8, bool), HolderVerdict)>> = LazyLock::new(|| {
         let each = Status::ALL.into_iter().flat_map(|status| [true, false].map(|here| (status, here)));
         each.map(|(status, here)| {
             let order = real_order(Order::new(status, if here { 0 } else { 1 }));
@@ -62,7 +62,7 @@ pub fn by_order(bucket: No, order: Order) -> Verdict {
 }
 
 /// What reconcile does about a holder that has no order, by its buyer's claim.
-pub fn by_claim(id: Id, bucket: No, claim: Option<Claim>) -> Verdict {
+pub fn by_claim(id: Id, bucket: No, claim: Option<Claim>) -> HolderVerdict {
     let claim = claim.map(real_claim);
     repair::verdict(&real_id(id), u32::from(bucket), None, claim.as_ref(), at(NOW_S))
 }
@@ -89,11 +89,11 @@ pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Stand; 2] {
     [1_001, NOW_S].map(|now| {
         let press = Press { item: &item, quantity: 1, key: keyed.then_some(&key), now: at(now) };
         match claims.standing(&press) {
-            Standing::Free => Stand::Free,
-            Standing::Same(_) => Stand::Same(tables.keys[row].unwrap()),
-            Standing::GoOn(_) => Stand::GoOn(claim.unwrap()),
-            Standing::Duplicate(_) => Stand::Duplicate,
-            Standing::Mismatch => panic!("everybody asks for the same"),
+            ClaimStanding::Free => Stand::Free,
+            ClaimStanding::Same(_) => Stand::Same(tables.keys[row].unwrap()),
+            ClaimStanding::GoOn(_) => Stand::GoOn(claim.unwrap()),
+            ClaimStanding::Duplicate(_) => Stand::Duplicate,
+            ClaimStanding::Mismatch => panic!("everybody asks for the same"),
         }
     })
 }

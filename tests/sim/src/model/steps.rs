@@ -2,7 +2,7 @@
 
 use domain::claim::ClaimState;
 use domain::order::{Event, Status, Step};
-use domain::repair::Verdict;
+use domain::repair::HolderVerdict;
 
 use super::Bug;
 use super::decisions::{Stand, by_claim, by_order, is_taken, standing};
@@ -256,14 +256,14 @@ fn done(tables: &mut Tables, order: Id, bucket: No, message: bool) -> Nexts {
     vec![END]
 }
 
-fn act(verdict: Verdict, order: Id, bucket: No, bug: Option<Bug>) -> Option<Process> {
+fn act(verdict: HolderVerdict, order: Id, bucket: No, bug: Option<Bug>) -> Option<Process> {
     match verdict {
-        Verdict::Leave => END,
-        Verdict::SendAgain => Some(SendAgain { order, bucket }),
-        Verdict::Close => Some(Close { order }),
-        Verdict::FinishClose => finish(order, bucket, false, bug).pop().flatten(),
-        Verdict::Confirm => Some(Confirm { order, bucket }),
-        Verdict::Fail => Some(Fail { order, bucket, message: false }),
-        Verdict::Release => Some(Release { order, bucket, message: false }),
+        HolderVerdict::Leave => END,
+        HolderVerdict::SendAgain => Some(SendAgain { order, bucket }),
+        HolderVerdict::Close => Some(Close { order }),
+        HolderVerdict::FinishClose => finish(order, bucket, false, bug).pop().flatten(),
+        HolderVerdict::Confirm => Some(Confirm { order, bucket }),
+        HolderVerdict::Fail => Some(Fail { order, bucket, message: false }),
+        HolderVerdict::Release => Some(Release { order, bucket, message: false }),
     }
 }

@@ -1,0 +1,163 @@
+//! The HTTP API's description, `web/openapi.yaml`, as something that answers can be held against.
+//!
+//! Every word of a schema that is used in the file is either checked here or listed as one that only describes: a word that is neither fails, so that nothing
+//! is believed to be checked that is not. (The fuzzer of `make fuzz-api` checks formats and patterns as well.)
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// Words of a schema that say something to people and clients, and are not checked here.
+const ONLY_DESCRIBES: [&str; 11] = [
+    "description",
+    "format",
+    "pattern",
+    "examples",
+    "default",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+];
+
+static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/openapi.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    local_cloud::template::document("web/openapi.yaml", &text).unwrap_or_else(|error| panic!("{error}"))
+});
+
+/// The whole file.
+pub fn description() -> &'static Value {
+    &DESCRIPTION
+}
+
+/// One operation of the description.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Operation {
+    pub method: String,
+    pub path: String,
+    /// None: anybody may. Some: with a token of these scopes.
+    pub scopes: Option<Vec<String>>,
+}
+
+/// Everything that can be asked for.
+pub fn operations() -> BTreeSet<Operation> {
+    let everywhere = &DESCRIPTION["security"];
+    let paths = DESCRIPTION["paths"].as_object().unwrap().iter();
+    let of_path = |(path, item): (&String, &'static Value)| {
+        let path = path.clone();
+        let methods = item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters");
+        methods.map(move |(method, operation)| {
+            let security = operation.get("security").unwrap_or(everywhere).as_array().unwrap();
+            let scopes = security.first().map(|one| {
+                one["token"].as_array().unwrap().iter().map(|scope| scope.as_str().unwrap().to_owned()).collect()
+            });
+            Operation { method: method.to_uppercase(), path: path.clone(), scopes }
+        })
+    };
+    paths.flat_map(of_path).collect()
+}
+
+/// What is wrong with an answer; none if it is as described. Paths that are not of the API (`/_local`, pages) are not looked at.
+pub fn fault(method: &str, path: &str, status: u16, content_type: &str, body: &Value) -> Option<String> {
+    let operation = find(method, path)?;
+    let say = |what: String| Some(format!("{method} {path} {status}: {what}: {body}"));
+    let Some(response) = operation["responses"].get(status.to_string()) else {
+        return say("this status is not described".to_owned());
+    };
+    let content = resolve(response).get("content")?;
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let Some(media) = content.get(kind) else { return say(format!("{kind} is not described")) };
+    if kind == "text/html" {
+        return None;
+    }
+    check(&media["schema"], body, "$").and_then(say)
+}
+
+/// The operation of a path: literal parts go before parameters, as at the gateway.
+fn find(method: &str, path: &str) -> Option<&'static Value> {
+    let path = path.split('?').next().unwrap_or_default();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let fits = |template: &str| {
+        let wanted: Vec<&str> = template.trim_matches('/').split('/').collect();
+        let same = |(wanted, part): (&&str, &&str)| wanted.starts_with('{') || wanted == part;
+        wanted.len() == parts.len() && wanted.iter().zip(&parts).all(same)
+    };
+    let mut found: Vec<(&String, &Value)> =
+        DESCRIPTION["paths"].as_object()?.iter().filter(|(path, _)| fits(path)).collect();
+    found.retain(|(_, item)| item.get(method.to_lowercase()).is_some());
+    found.sort_by_key(|(path, _)| path.matches('{').count());
+    found.first()?.1.get(method.to_lowercase())
+}
+
+fn resolve(value: &'static Value) -> &'static Value {
+    match value["$ref"].as_str() {
+        Some(place) => {
+            let pointer = place.strip_prefix('#').unwrap();
+            resolve(DESCRIPTION.pointer(pointer).unwrap_or_else(|| panic!("{place} leads nowhere")))
+        }
+        None => value,
+    }
+}
+
+fn check(schema: &'static Value, value: &Value, at: &str) -> Option<String> {
+    let schema = resolve(schema);
+    for (word, meant) in schema.as_object().unwrap() {
+        let fault = match word.as_str() {
+            "type" => {
+                let kinds: Vec<&str> = match meant {
+                    Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+                    one => one.as_str().into_iter().collect(),
+                };
+                (!kinds.iter().any(|kind| is_a(kind, value))).then(|| format!("{at} is no {}", kinds.join(" or ")))
+            }
+            "enum" => (!meant.as_array().unwrap().contains(value)).then(|| format!("{at} is {value}, none of {meant}")),
+            "required" if value.is_object() => {
+                let missing = meant.as_array().unwrap().iter().find(|name| value.get(name.as_str().unwrap()).is_none());
+                missing.map(|name| format!("{at} lacks {name}"))
+            }
+            "properties" if value.is_object() => meant.as_object().unwrap().iter().find_map(|(name, schema)| {
+                value.get(name).and_then(|value| check(schema, value, &format!("{at}.{name}")))
+            }),
+            "additionalProperties" if value.is_object() => {
+                assert_eq!(meant, &Value::Bool(false));
+                let known = schema["properties"].as_object().unwrap();
+                let more = value.as_object().unwrap().keys().find(|name| !known.contains_key(*name));
+                more.map(|name| format!("{at} has {name}, which is not described"))
+            }
+            "items" if value.is_array() => {
+                let mut all = value.as_array().unwrap().iter().enumerate();
+                all.find_map(|(place, value)| check(meant, value, &format!("{at}[{place}]")))
+            }
+            "anyOf" => {
+                let all: Vec<Option<String>> =
+                    meant.as_array().unwrap().iter().map(|schema| check(schema, value, at)).collect();
+                all.iter().all(Option::is_some).then(|| format!("{at} is nothing that it may be: {all:?}"))
+            }
+            "required" | "properties" | "additionalProperties" | "items" => None,
+            word if ONLY_DESCRIBES.contains(&word) => None,
+            word => panic!("{word} in web/openapi.yaml is not checked: teach tests/contract.rs"),
+        };
+        if fault.is_some() {
+            return fault;
+        }
+    }
+    None
+}
+
+fn is_a(kind: &str, value: &Value) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("{other} is no type"),
+    }
+}

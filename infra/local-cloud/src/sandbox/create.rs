@@ -1,0 +1,165 @@
+//! Starting, looking up and closing payments.
+
+use payments::sandbox::{Happened, Payment, State};
+use payments::{Kind, Way};
+use rusqlite::Transaction;
+
+use super::answers::{Decision, No};
+use super::rows::{self, Ended, Kept, New};
+use super::{Now, SandboxError, Side, notices, numbers};
+
+type Done<T> = Result<T, SandboxError>;
+
+/// What the merchant wants to be paid, and where the sandbox can be reached.
+pub(super) struct Wanted {
+    pub(super) payment: Payment,
+    pub(super) way: Way,
+    pub(super) expires_ms: Option<i64>,
+    /// `http://host/_sandbox`, from the call itself.
+    pub(super) base_url: String,
+}
+
+const MINUTE_MS: i64 = 60_000;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+
+/// WeChat Pay v2 closes no payment that is younger.
+const CLOSABLE_AFTER_MS: i64 = 5 * MINUTE_MS;
+
+/// How long a payment can be made if the merchant does not say.
+fn usual_time_ms(kind: Kind) -> i64 {
+    match kind {
+        Kind::Alipay => 15 * 24 * HOUR_MS,
+        // As long as a code_url is good.
+        Kind::WechatV3 | Kind::WechatV2 => 2 * HOUR_MS,
+        Kind::Stripe => 24 * HOUR_MS,
+    }
+}
+
+/// The longest merchant's number.
+fn longest_number(kind: Kind) -> usize {
+    match kind {
+        Kind::Alipay => 64,
+        Kind::WechatV3 | Kind::WechatV2 => 32,
+        Kind::Stripe => 200,
+    }
+}
+
+/// Makes the payment, or finds the one that was made under the same number.
+pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now) -> Done<Decision> {
+    if !(1..=longest_number(kind)).contains(&wanted.payment.number.len()) {
+        return Ok(Decision::No(No::BadNumber));
+    }
+    if wanted.payment.amount < 1 {
+        return Ok(Decision::No(No::BadAmount));
+    }
+    // Stripe recognises a request by its idempotency key, and a session by its own number alone.
+    if kind != Kind::Stripe
+        && let Some(kept) = rows::by_number(db, kind, &wanted.payment.number)?
+    {
+        return again(db, kept, &wanted);
+    }
+    let expires_ms = wanted.expires_ms.unwrap_or(now.ms.saturating_add(usual_time_ms(kind)));
+    let lasts_ms = expires_ms.saturating_sub(now.ms);
+    let fits = match kind {
+        Kind::Stripe => (30 * MINUTE_MS..=24 * HOUR_MS).contains(&lasts_ms),
+        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => lasts_ms > 0,
+    };
+    if !fits {
+        return Ok(Decision::No(No::BadExpiry));
+    }
+    let mut payment = wanted.payment;
+    let numbers = numbers::of_payment(kind, &payment.number, rows::next_row(db)?, now);
+    (payment.id, payment.transaction) = (numbers.id, numbers.transaction);
+    if kind == Kind::Stripe {
+        // Stripe is told once and for all where its events go; here that is beside the sandbox.
+        let origin = wanted.base_url.strip_suffix(super::PATH).unwrap_or(&wanted.base_url);
+        payment.notify_url = format!("{origin}/payments/stripe/notify");
+    }
+    let opened = kind != Kind::Alipay || wanted.way == Way::Page;
+    let kept = rows::insert(db, New { kind, payment, opened, expires_ms }, now)?;
+    let link = link(&wanted.base_url, &kept.payment);
+    Ok(Decision::Created(kept.payment, link))
+}
+
+/// The same number again.
+fn again(db: &Transaction<'_>, mut kept: Kept, wanted: &Wanted) -> Done<Decision> {
+    let (old, new) = (&kept.payment, &wanted.payment);
+    if (old.amount, &old.currency) != (new.amount, &new.currency) {
+        return Ok(Decision::No(No::NumberUsed));
+    }
+    let is_page = kept.kind == Kind::Alipay && wanted.way == Way::Page;
+    if is_page && !kept.opened {
+        kept.opened = true;
+        rows::update(db, &kept)?;
+    }
+    let link = link(&wanted.base_url, &kept.payment);
+    Ok(match kept.payment.state {
+        // A page says itself what became of its payment.
+        _ if is_page => Decision::Created(kept.payment, link),
+        State::NotPaid => Decision::Created(kept.payment, link),
+        State::Closed => Decision::No(No::NumberClosed),
+        State::Paid | State::Refunded => Decision::No(No::NumberPaid),
+    })
+}
+
+/// The buyer's page of a payment.
+pub(super) fn link(base_url: &str, payment: &Payment) -> String {
+    format!("{base_url}/payments/{}", payment.id)
+}
+
+/// The payment that the merchant speaks of: by its own number, at Stripe by the session's.
+fn find(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Option<Kept>> {
+    let found = match kind {
+        Kind::Stripe => rows::by_own_id(db, kind, id)?,
+        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::by_number(db, kind, id)?,
+    };
+    // Alipay has no trade before the buyer has read the QR code.
+    Ok(found.filter(|kept| kept.opened))
+}
+
+/// Where does it stand?
+pub(super) fn query(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Decision> {
+    let Some(mut kept) = find(db, kind, id)? else { return Ok(Decision::Missing) };
+    // WeChat Pay calls a payment refunded as soon as a part of it is.
+    if matches!(kind, Kind::WechatV3 | Kind::WechatV2) && kept.refunded > 0 {
+        kept.payment.state = State::Refunded;
+    }
+    Ok(Decision::PaymentStatus(kept.payment))
+}
+
+/// Let it not be paid any more.
+pub(super) fn close(db: &Transaction<'_>, side: &Side, kind: Kind, id: &str, now: Now) -> Done<Decision> {
+    let Some(mut kept) = find(db, kind, id)? else { return Ok(Decision::Missing) };
+    match (kept.payment.state, kind) {
+        (State::NotPaid, Kind::WechatV2) if now.ms < kept.created_ms.saturating_add(CLOSABLE_AFTER_MS) => {
+            Ok(Decision::No(No::TooEarly))
+        }
+        (State::NotPaid, _) => {
+            end(db, side, &mut kept, Ended::Closed, now)?;
+            Ok(Decision::Closed(kept.payment))
+        }
+        (State::Closed, Kind::WechatV3 | Kind::WechatV2) => Ok(Decision::No(No::ClosedBefore)),
+        (State::Closed | State::Paid | State::Refunded, _) => Ok(Decision::NotOpen(kept.payment)),
+    }
+}
+
+/// Ends an unpaid payment, and tells of it where the provider does.
+pub(super) fn end(db: &Transaction<'_>, side: &Side, kept: &mut Kept, why: Ended, now: Now) -> Done<()> {
+    kept.payment.state = State::Closed;
+    kept.ended = Some(why);
+    rows::update(db, kept)?;
+    let happened = if why == Ended::Failed { Happened::Failed } else { Happened::Closed };
+    // Nobody has seen it: there is nothing to tell.
+    if kept.opened { notices::tell(db, side, kept, happened, None, now) } else { Ok(()) }
+}
+
+/// Ends payments whose time has run out, at most 200 at once. Whether there may be more: the next call ends those.
+pub(super) fn expire(db: &Transaction<'_>, side: &Side, now: Now) -> Done<bool> {
+    const AT_ONCE: usize = 200;
+    let overdue = rows::overdue(db, now, AT_ONCE)?;
+    let more = overdue.len() == AT_ONCE;
+    for mut kept in overdue {
+        end(db, side, &mut kept, Ended::Expired, now)?;
+    }
+    Ok(more)
+}

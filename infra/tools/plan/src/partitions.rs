@@ -1,0 +1,129 @@
+//! A table of DynamoDB: partitions that each own a range of hashes and take so much a second.
+
+use testkit::dice::Dice;
+
+use crate::facts::{PARTITION_WRITES, SPLIT_AFTER_SECONDS};
+
+/// A part of the hashes, and what it has left.
+#[derive(Clone, Debug)]
+struct Partition {
+    /// Its hashes: from here to the next partition's first.
+    first: u64,
+    /// Write units left in this tick, or owed by an earlier one.
+    left: f64,
+    /// For how long it was asked for more than it gives, in seconds.
+    hot_s: f64,
+    /// Whether it was in this tick.
+    is_short: bool,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// By their first hash.
+    partitions: Vec<Partition>,
+}
+
+/// Where a key lies among all hashes.
+pub fn hash(key: u64) -> u64 {
+    Dice::new(key).roll()
+}
+
+impl Table {
+    /// A table that takes so many write units a second at once: a partition for each thousand.
+    pub fn warm(writes: u32) -> Self {
+        let count = u64::from(writes).div_ceil(1_000).max(1);
+        let partition = |n: u64| Partition { first: u64::MAX / count * n, left: 0.0, hot_s: 0.0, is_short: false };
+        Self { partitions: (0..count).map(partition).collect() }
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Some time passes: what each takes comes anew, and what has been hot for long is split.
+    pub fn tick(&mut self, seconds: f64) {
+        let mut split = Vec::new();
+        for (n, partition) in self.partitions.iter_mut().enumerate() {
+            // Nothing is saved up: bursts are not to be counted on.
+            partition.left = (partition.left.min(0.0) + PARTITION_WRITES * seconds).min(PARTITION_WRITES * seconds);
+            partition.hot_s = if partition.is_short { partition.hot_s + seconds } else { 0.0 };
+            partition.is_short = false;
+            if partition.hot_s >= SPLIT_AFTER_SECONDS {
+                split.push(n);
+            }
+        }
+        for n in split.into_iter().rev() {
+            self.split(n);
+        }
+    }
+
+    fn split(&mut self, n: usize) {
+        let end = self.partitions.get(n + 1).map_or(u64::MAX, |next| next.first);
+        let Some(partition) = self.partitions.get_mut(n) else { return };
+        partition.hot_s = 0.0;
+        let middle = partition.first + (end - partition.first) / 2;
+        let other = Partition { first: middle, ..partition.clone() };
+        self.partitions.insert(n + 1, other);
+    }
+
+    /// Takes units from the partition of a hash; false: it is throttled, which costs nothing.
+    pub fn take(&mut self, hash: u64, units: f64) -> bool {
+        let after = self.partitions.partition_point(|partition| partition.first <= hash);
+        let Some(partition) = self.partitions.get_mut(after.saturating_sub(1)) else { return false };
+        // A call that begins while something is left is carried out whole.
+        let is_taken = partition.left > 0.0;
+        if is_taken {
+            partition.left -= units;
+        } else {
+            partition.is_short = true;
+        }
+        is_taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(table: &mut Table, seconds: u32, keys: u64) -> u32 {
+        let mut taken = 0;
+        for _ in 0..seconds * 100 {
+            table.tick(0.01);
+            for n in 0..200 {
+                taken += u32::from(table.take(hash(n % keys), 1.0));
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn one_key_takes_a_thousand_writes_a_second_however_warm_the_table() {
+        for writes in [4_000, 40_000] {
+            assert_eq!(taken(&mut Table::warm(writes), 10, 1), 10_000, "{writes}");
+        }
+    }
+
+    #[test]
+    fn many_keys_take_what_the_table_is_warmed_for() {
+        assert_eq!(Table::warm(4_000).partitions(), 4);
+        let all = taken(&mut Table::warm(4_000), 10, 100_000);
+        assert!((39_000..=40_000).contains(&all), "{all}");
+        let all = taken(&mut Table::warm(40_000), 10, 100_000);
+        assert_eq!(all, 200_000, "all that was asked for");
+    }
+
+    #[test]
+    fn a_hot_partition_is_split_and_a_hot_key_is_not() {
+        let mut table = Table::warm(1_000);
+        assert_eq!(table.partitions(), 1);
+        taken(&mut table, 301, 100_000);
+        assert_eq!(table.partitions(), 2);
+        assert!(taken(&mut table, 10, 100_000) > 19_000);
+        let mut table = Table::warm(1_000);
+        taken(&mut table, 301, 1);
+        assert!(table.partitions() > 1);
+        assert_eq!(taken(&mut table, 10, 1), 10_000, "the key is in one of them");
+    }
+}

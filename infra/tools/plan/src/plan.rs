@@ -1,0 +1,172 @@
+//! The plan: what a sale needs, how it goes, and what it costs, in each of four ways to run it.
+
+use bench::costs::Costs;
+use domain::bucket::Segment;
+
+use crate::bill::{Bill, bill};
+use crate::design::Design;
+use crate::facts::{
+    HTTP_API_QUOTA, LAMBDA_BURST, LAMBDA_BURST_SECONDS, LAMBDA_CONCURRENCY_QUOTA, LAMBDA_REQUESTS_PER_ENVIRONMENT,
+    NEW_TABLE_WRITES, SCHEDULES_FIRED_QUOTA, TABLE_WRITES_QUOTA,
+};
+use crate::orders::{Lag, lag};
+use crate::sale::Sale;
+use crate::simulate::{Capacity, Outcome, Simulation};
+
+/// Presses a second that the template's gateway lets through unless it is told otherwise.
+pub(crate) const TEMPLATE_RATE: f64 = 8_000.0;
+/// Of a thousand presses before the last unit is gone, so many may be told "later" in a plan that is good.
+const LATER_PER_MILLE: u64 = 10;
+/// Beside the function that takes presses: orders, pages, payments, looks.
+const OTHER_ENVIRONMENTS: u32 = 200;
+
+/// A way to run the sale, and how it goes.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// What it is called.
+    pub name: &'static str,
+    /// How it sells.
+    pub design: Design,
+    /// What it is given.
+    pub capacity: Capacity,
+    /// How it goes.
+    pub outcome: Outcome,
+    /// How long orders take.
+    pub lag: Lag,
+    /// What it costs.
+    pub bill: Bill,
+}
+
+/// What is to be done before the sale.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Needs {
+    /// The most presses in a second.
+    pub peak_presses: u32,
+    /// Requests a second to ask API Gateway for, and to set in the template.
+    pub gateway: u32,
+    /// Environments to ask Lambda for.
+    pub concurrency: u32,
+    /// Of them, so many to be there before the first press.
+    pub provisioned: u32,
+    /// Write units a second that the tables of stock, claims and orders are to be warmed to; `None`: as they come is enough.
+    pub warm_writes: Option<u32>,
+    /// Read units a second on the busiest page of open buckets, which every running function reads again and again.
+    pub page_reads: f64,
+    /// How long Scheduler takes to fire if all orders run out together, in seconds.
+    pub deadlines_s: f64,
+}
+
+/// A whole plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For what.
+    pub sale: Sale,
+    /// What is to be done.
+    pub needs: Needs,
+    /// One counter, one transaction, buckets as an account comes, buckets as planned.
+    pub ways: Vec<Way>,
+}
+
+impl Plan {
+    /// Buckets, as planned.
+    pub fn planned(&self) -> Option<&Way> {
+        self.ways.last()
+    }
+}
+
+/// Makes the plan. `say` is told what is being worked on.
+pub fn plan(sale: &Sale, costs: &Costs, say: impl Fn(&str)) -> Plan {
+    let peak = sale.peak();
+    let generous = Capacity {
+        warm_writes: TABLE_WRITES_QUOTA,
+        provisioned: provisioned(sale),
+        concurrency: u32::MAX,
+        gateway: peak * 4.0 + 1_000.0,
+    };
+    let warm_writes = warmth(sale, costs, generous, &say);
+    let planned = Capacity { warm_writes: warm_writes.unwrap_or(NEW_TABLE_WRITES), ..generous };
+    // Warmth is of no use to what all buyers write to: one key stays on one partition.
+    let cold = Capacity { warm_writes: NEW_TABLE_WRITES, ..generous };
+    let as_it_comes = Capacity {
+        warm_writes: NEW_TABLE_WRITES,
+        provisioned: 0,
+        concurrency: LAMBDA_CONCURRENCY_QUOTA - OTHER_ENVIRONMENTS,
+        gateway: TEMPLATE_RATE,
+    };
+    let way = |name, design, capacity| {
+        say(name);
+        run(sale, costs, name, design, capacity)
+    };
+    let ways = vec![
+        way("one counter", Design::Counter, cold),
+        way("one transaction", Design::Transaction, cold),
+        way("buckets, account as it comes", Design::Buckets, as_it_comes),
+        way("buckets, as planned", Design::Buckets, planned),
+    ];
+    let busiest =
+        ways.last().map_or(0, |way| way.outcome.seconds.iter().map(|second| second.presses).max().unwrap_or(0));
+    let environments = ways.last().map_or(0.0, |way| {
+        way.outcome.seconds.iter().map(|second| second.environments).fold(0.0, f64::max) + way.lag.pollers
+    });
+    // Functions spread over the pages while something is open on them.
+    let pages = domain::availability::pages(Segment::new(sale.units, 1, None).buckets()).max(1);
+    let needs = Needs {
+        page_reads: environments * refreshes(costs) / f64::from(pages),
+        peak_presses: busiest,
+        gateway: rounded(f64::from(busiest) * 1.2).max(HTTP_API_QUOTA),
+        concurrency: (rounded(environments) + OTHER_ENVIRONMENTS).max(LAMBDA_CONCURRENCY_QUOTA),
+        provisioned: planned.provisioned,
+        warm_writes,
+        deadlines_s: sale.orders().min(f64::from(sale.units)) / f64::from(SCHEDULES_FIRED_QUOTA),
+    };
+    Plan { sale: sale.clone(), needs, ways }
+}
+
+fn run(sale: &Sale, costs: &Costs, name: &'static str, design: Design, capacity: Capacity) -> Way {
+    let writes = design.writes(costs);
+    let outcome = Simulation::new(sale, design, writes, capacity).play();
+    let bill = bill(sale, design, writes, costs, capacity, &outcome);
+    let lag = lag(&outcome.seconds);
+    Way { name, design, capacity, outcome, lag, bill }
+}
+
+/// Environments that must be there at the start, because Lambda adds no more than a thousand in ten seconds.
+fn provisioned(sale: &Sale) -> u32 {
+    let short = |second: u32| {
+        let needed = sale.rate(f64::from(second)) / LAMBDA_REQUESTS_PER_ENVIRONMENT;
+        // The allowance of the first moment is not relied on in full: others may need some of it.
+        needed - LAMBDA_BURST / 2.0 - LAMBDA_BURST / LAMBDA_BURST_SECONDS * f64::from(second)
+    };
+    let most = (0..sale.seconds).map(short).fold(0.0, f64::max);
+    if most > 0.0 { rounded(most) } else { 0 }
+}
+
+/// The least that the tables must be warmed to, so that hardly anybody is told "later" before everything is sold. If nothing is enough, the
+/// most there is.
+fn warmth(sale: &Sale, costs: &Costs, generous: Capacity, say: &impl Fn(&str)) -> Option<u32> {
+    let writes = Design::Buckets.writes(costs);
+    for warm_writes in [NEW_TABLE_WRITES, 6_000, 8_000, 12_000, 16_000, 20_000, 30_000, TABLE_WRITES_QUOTA] {
+        say(&format!("tables warmed to {warm_writes} writes a second"));
+        let capacity = Capacity { warm_writes, ..generous };
+        let outcome = Simulation::new(sale, Design::Buckets, writes, capacity).play();
+        let (later, all) = outcome.later_while_selling;
+        if later * 1_000 <= all * LATER_PER_MILLE {
+            return (warm_writes > NEW_TABLE_WRITES).then_some(warm_writes);
+        }
+    }
+    Some(TABLE_WRITES_QUOTA)
+}
+
+/// Read units a second that one running function uses for its page.
+pub(crate) fn refreshes(costs: &Costs) -> f64 {
+    costs.refresh.read_units * 1_000.0 / figures::float(u64::try_from(flows::bucket_picker::FRESH_FOR_MS).unwrap_or(1))
+}
+
+/// Up to the next hundred.
+fn rounded(value: f64) -> u32 {
+    let mut hundreds = 0_u32;
+    while f64::from(hundreds) * 100.0 < value {
+        hundreds += 1;
+    }
+    hundreds * 100
+}

@@ -1,0 +1,29 @@
+//! What is planned with is what the template says.
+
+use crate::bill::{MEMORY_GB, WARM_TABLES};
+use crate::orders::BATCH;
+use crate::plan::TEMPLATE_RATE;
+
+fn template() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../template.yaml")).unwrap()
+}
+
+/// The number behind the last of these words, each of which is looked for after the one before.
+fn number(words: &[&str]) -> f64 {
+    let text = template();
+    let rest = words.iter().fold(text.as_str(), |rest, word| {
+        rest.split_once(*word).unwrap_or_else(|| panic!("the template has no {word:?}")).1
+    });
+    rest.lines().next().unwrap_or_default().trim().parse().unwrap()
+}
+
+#[test]
+fn the_figures_are_the_templates() {
+    assert_eq!(number(&["\nGlobals:\n", " MemorySize: "]), MEMORY_GB * 1_024.0);
+    assert_eq!(number(&["\n  OrderConsumerFunction:\n", " BatchSize: "]), BATCH);
+    assert_eq!(number(&["\n  SeckillRateLimit:\n", " Default: "]), TEMPLATE_RATE);
+    // The gateway is played with half a second's worth at once.
+    assert_eq!(number(&["\n  SeckillBurstLimit:\n", " Default: "]), TEMPLATE_RATE / 2.0);
+    let warmed = template().matches("WarmThroughput: !If [IsWarm").count();
+    assert_eq!(figures::float(u64::try_from(warmed).unwrap()), WARM_TABLES);
+}

@@ -1,0 +1,73 @@
+//! The model against figures that are known without it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+use bench::costs::{Costs, count};
+use plan::design::Design;
+use plan::facts;
+use plan::plan::plan;
+use plan::sale::{Sale, Shape};
+
+/// The sale of the known figures: 10,000 units, a million requests, nobody presses twice.
+fn sale() -> Sale {
+    Sale { units: 10_000, buyers: 1_000_000, seconds: 60, shape: Shape::Even, comes_back: 0, paid_percent: 100 }
+}
+
+async fn costs() -> Costs {
+    count().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_million_requests_cost_what_is_known() {
+    let plan = plan(&sale(), &costs().await, |_| {});
+    let selling = |name: &str| plan.ways.iter().find(|way| way.name == name).unwrap().bill.for_selling();
+    let within = |found: f64, known: f64| (found - known).abs() / known < 0.1;
+    let (buckets, transaction) = (selling("buckets, as planned"), selling("one transaction"));
+    assert!(within(buckets, 1.40), "with buckets and a gate about 1.40: {buckets}");
+    assert!(within(transaction, 5.06), "with a transaction of three items and no gate 5.06: {transaction}");
+}
+
+#[tokio::test]
+async fn the_path_is_what_the_code_does() {
+    let costs = costs().await;
+    let ours = Design::Buckets.writes(&costs);
+    assert_eq!((ours.claim, ours.hold), (1.0, 1.0));
+    assert!(ours.has_gate);
+    // A press that wrote one unit more would be planned with one unit more.
+    let mut dearer = costs.clone();
+    dearer.press.write_units += 1.0;
+    assert_eq!(Design::Buckets.writes(&dearer).claim + Design::Buckets.writes(&dearer).hold, 3.0);
+    let more = plan(&sale(), &dearer, |_| {}).planned().unwrap().outcome.writes;
+    let less = plan(&sale(), &costs, |_| {}).planned().unwrap().outcome.writes;
+    assert!(more > less + 9_000.0, "{more} {less}");
+}
+
+#[tokio::test]
+async fn a_sale_at_the_stroke_needs_what_an_account_does_not_have() {
+    let costs = costs().await;
+    let planned = plan(&Sale { shape: Shape::Front, comes_back: 3, ..sale() }, &costs, |_| {});
+    let needs = &planned.needs;
+    assert!(needs.gateway > facts::HTTP_API_QUOTA && needs.concurrency > facts::LAMBDA_CONCURRENCY_QUOTA, "{needs:?}");
+    assert!(needs.provisioned > 2_000 && needs.warm_writes.is_some(), "{needs:?}");
+    assert!(needs.page_reads > facts::PARTITION_READS, "thousands of functions read one page: {needs:?}");
+    assert_eq!(needs.deadlines_s, 10.0, "10,000 orders that run out together, at 1,000 a second");
+    let sold_out = |n: usize| planned.ways[n].outcome.sold_out_after_s;
+    let (counter, comes, as_planned) = (sold_out(0).unwrap(), sold_out(2).unwrap(), sold_out(3).unwrap());
+    assert!(counter > 9.9, "a counter takes a thousand a second: {counter}");
+    assert_eq!(sold_out(1), None, "75 transactions a second sell 4,500 in a minute");
+    assert!(as_planned < comes && comes < counter, "{as_planned} {comes} {counter}");
+    let gone = planned.planned().unwrap().outcome.later_while_selling;
+    assert!(gone.0 * 100 <= gone.1, "hardly anybody is sent away: {gone:?}");
+
+    let small = plan(&Sale { units: 500, buyers: 20_000, ..sale() }, &costs, |_| {});
+    assert_eq!((small.needs.warm_writes, small.needs.provisioned), (None, 0));
+    assert_eq!(small.needs.gateway, facts::HTTP_API_QUOTA);
+    assert!(small.needs.page_reads < facts::PARTITION_READS);
+    assert!(plan::text(&small, &costs).contains("the tables need no warming"));
+    let text = plan::text(&planned, &costs);
+    assert!(text.contains("and one item takes 3,000"));
+    assert!(text.contains("the template does not provide this"), "{text}");
+    let warm = needs.warm_writes.unwrap();
+    assert!(text.contains(&format!("a day ahead: deploy with WarmReadUnits=12000 WarmWriteUnits={warm}")), "{text}");
+    let warmed = &planned.planned().unwrap().bill.readiness[0];
+    assert_eq!(warmed.quantity, f64::from(warm - facts::NEW_TABLE_WRITES) * 3.0, "stock, claims and orders");
+}
