@@ -343,7 +343,7 @@ async fn a_providers_no_is_logged_and_its_words_are_not_the_buyers() {
     let order = waiting(&alice, &sale).await;
     let refused = ask(&alice, &order, json!({ "method": "stripe" })).await;
     assert_eq!((refused.status, refused.code()), (409, "WRONG_STATE"), "{refused:?}");
-    let words = "the payment provider does not take this payment: use another method";
+    let words = "the payment provider does not accept this payment: use another method";
     assert_eq!(refused.body["detail"], words, "{refused:?}");
     let log = shop.cloud.logs_dir().join(format!("{}.log", named("shop").name));
     let line = until(10, "the refusal is in the log", async || {

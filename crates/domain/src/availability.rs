@@ -1,4 +1,4 @@
-//! What is still open: for each item, pages that name the buckets with something free.
+//! Which buckets have free units: each item has pages, and a page lists the open buckets among the 512 it covers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -6,23 +6,22 @@ use std::ops::Range;
 use crate::bucket::{Bucket, BucketNo};
 use crate::ids::Offer;
 
-/// Buckets on one page: about 3 KB of numbers, a small read.
+/// Buckets on one page: about 3 KB of numbers, which is one read unit.
 pub const BUCKETS_PER_PAGE: u32 = 512;
 
 /// The number of a page within its item, from 0.
 pub type PageNo = u32;
 
-/// The page that a bucket is on.
 pub fn page_of(bucket: BucketNo) -> PageNo {
     bucket / BUCKETS_PER_PAGE
 }
 
-/// How many pages an item with so many buckets has.
+/// How many pages an item with this many buckets has.
 pub fn pages(buckets: u32) -> u32 {
     buckets.div_ceil(BUCKETS_PER_PAGE)
 }
 
-/// The buckets on a page of an item with so many buckets.
+/// The buckets on a page of an item that has `buckets` buckets in total.
 pub fn buckets_on(page: PageNo, buckets: u32) -> Range<BucketNo> {
     let first = page.saturating_mul(BUCKETS_PER_PAGE);
     first..first.saturating_add(BUCKETS_PER_PAGE).min(buckets)
@@ -33,17 +32,17 @@ pub fn page_key(offer: &Offer, page: PageNo) -> String {
     format!("{offer}#{page}")
 }
 
-/// One page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Buckets with something free, as far as the stream has told.
+    /// Buckets with free units, as of the last change that the stock's stream reported.
     pub open: BTreeSet<BucketNo>,
     /// Grows with every change.
     pub version: u64,
 }
 
 impl Page {
-    /// The page before the stream has told anything: everything is open. A wrong guess costs one refused write.
+    /// A page of which the stream has reported nothing yet: every bucket counts as open. A wrong guess costs one
+    /// refused write.
     pub fn assume_open(page: PageNo, buckets: u32) -> Self {
         Self { open: buckets_on(page, buckets).collect(), version: 0 }
     }
@@ -52,18 +51,15 @@ impl Page {
 /// A bucket before and after one change.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Which item.
     pub offer: Offer,
-    /// Which bucket.
     pub bucket: BucketNo,
-    /// What it was; `None` is its first appearance.
+    /// `None` when the bucket was created.
     pub old: Option<Bucket>,
-    /// What it is.
     pub new: Bucket,
 }
 
-/// What changes on the pages, by item and page: buckets that open and buckets that close. A later change of a bucket wins
-/// over an earlier one of the same batch, as the stream is in order for each bucket.
+/// The changes to make on each page: which buckets open and which close. The stream is in order for each bucket, so a
+/// later change in a batch overrides an earlier one of the same bucket.
 pub fn page_changes(changes: &[Change]) -> BTreeMap<(Offer, PageNo), PageChange> {
     let mut pages: BTreeMap<(Offer, PageNo), PageChange> = BTreeMap::new();
     for change in changes {
@@ -81,29 +77,28 @@ pub fn page_changes(changes: &[Change]) -> BTreeMap<(Offer, PageNo), PageChange>
     pages
 }
 
-/// Buckets to put on and take off a page.
+/// Buckets to add to and remove from a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageChange {
-    /// Buckets that have something again.
+    /// Buckets that have free units again.
     pub opened: BTreeSet<BucketNo>,
-    /// Buckets that have nothing left.
+    /// Buckets that no longer have free units.
     pub closed: BTreeSet<BucketNo>,
 }
 
-/// How an item looks to a buyer.
+/// What a buyer sees of an item's stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Availability {
-    /// Plenty.
     InStock,
-    /// Nine buckets of ten are empty.
+    /// At least nine of ten buckets are empty.
     Low,
-    /// Nothing is free now; a unit may come back.
+    /// No unit is free now. One may become free again when an order is closed or refunded.
     SoldOut,
 }
 
 impl Availability {
-    /// By how many of an item's buckets are open.
+    /// Derived from how many of an item's buckets are open.
     pub fn of(open: u32, buckets: u32) -> Self {
         match open {
             0 => Self::SoldOut,

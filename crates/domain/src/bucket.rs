@@ -1,8 +1,8 @@
-//! Stock in buckets: where the units of an item lie, and what may happen to one bucket.
+//! Stock in buckets: how the units of an item are split up, and what can happen to one bucket.
 //!
-//! A bucket is one item of the stock table. It stays under 1 KB when full, unless a buyer may have more than 24 of it, so each change
-//! costs one write unit, and it names its holders, so each change happens once however often it is asked for.
-//! `free + Σ holders + sold = cap` holds in every bucket at every moment: the bucket is its own proof.
+//! A bucket is one row of the stock table. A full bucket stays under 1 KB unless the limit per buyer is above 24, so a
+//! change costs one write unit. A bucket names its holders, so a repeated change has no effect.
+//! `free + Σ holders + sold = cap` holds in every bucket at every moment, so each bucket can be checked on its own.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{IdempotencyKey, Offer, OrderId};
 
-/// Units in a bucket. A full one, with 24 orders in it, is 108 + 24 × 34 = 924 bytes with the longest names, under one write unit.
+/// Units in a bucket. With the longest names, a bucket with 24 orders takes 108 + 24 × 34 = 924 bytes: one write unit.
 pub const UNITS_PER_BUCKET: u32 = 24;
 
-/// The most units an item can have: 417 thousand buckets, more than any table takes in one sale.
+/// The most units an item can have: 417 thousand buckets, more than one sale can use.
 pub const MAX_STOCK: u32 = 10_000_000;
 
-/// The most segments of an item: its first stock and its restocks. Each is up to 100 bytes of the item's row, and a sale with its 40
-/// items is one read of at most 1 MB, which every running function makes every second.
+/// The most segments of an item: its first stock and its restocks. A segment takes up to 100 bytes of the item's row.
+/// Every running function reads the sale with its 40 items once a second, in one read of at most 1 MB.
 pub const MAX_SEGMENTS: usize = 200;
 
 /// The number of a bucket within its item, from 0.
@@ -26,50 +26,47 @@ pub type BucketNo = u32;
 /// Units that were laid out together: the first stock, or a restock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// How many units.
     pub units: u32,
-    /// At most so many in one bucket.
+    /// The most units in one bucket of this segment.
     pub size: u32,
-    /// The operator's name for the restock, so that asking again is the same restock.
+    /// The operator's idempotency key for a restock. The first stock has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<IdempotencyKey>,
 }
 
 impl Segment {
-    /// Units laid out for a limit per buyer. A limit above a bucket's size makes larger buckets: an order lies in one bucket.
+    /// A limit per buyer above [`UNITS_PER_BUCKET`] makes larger buckets, because an order takes its units from one
+    /// bucket.
     pub fn new(units: u32, limit_per_buyer: u32, key: Option<IdempotencyKey>) -> Self {
         Self { units, size: limit_per_buyer.max(UNITS_PER_BUCKET), key }
     }
 
-    /// How many buckets it takes.
     pub fn buckets(&self) -> u32 {
         self.units.div_ceil(self.size.max(1))
     }
 
-    /// The units of its `nth` bucket: as even as can be, so that no bucket empties long before the others.
+    /// The units of the `nth` bucket. Units are spread evenly, so that no bucket is empty long before the others.
     fn cap(&self, nth: u32) -> u32 {
         let buckets = self.buckets().max(1);
         self.units / buckets + u32::from(nth < self.units % buckets)
     }
 }
 
-/// All units of an item, in the order in which they were laid out. Segments are only ever added.
+/// All units of an item, as segments in the order in which they were added. Segments are never changed or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Layout(pub Vec<Segment>);
 
 impl Layout {
-    /// How many buckets there are.
     pub fn buckets(&self) -> u32 {
         self.0.iter().map(Segment::buckets).sum()
     }
 
-    /// How many units there are.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|segment| u64::from(segment.units)).sum()
     }
 
-    /// How many units a bucket was laid out with. `None`: there is no such bucket.
+    /// The units that a bucket starts with, or `None` if the item has no such bucket.
     pub fn cap(&self, bucket: BucketNo) -> Option<u32> {
         let mut first = 0;
         for segment in &self.0 {
@@ -82,7 +79,7 @@ impl Layout {
         None
     }
 
-    /// The restock of this name, if there was one.
+    /// The restock with this idempotency key, if there was one.
     pub fn restock(&self, key: &IdempotencyKey) -> Option<&Segment> {
         self.0.iter().find(|segment| segment.key.as_ref() == Some(key))
     }
@@ -93,7 +90,7 @@ pub fn bucket_key(offer: &Offer, bucket: BucketNo) -> String {
     format!("{offer}#{bucket}")
 }
 
-/// The bucket that a key of the stock table names.
+/// The inverse of [`bucket_key`].
 pub fn parse_bucket_key(key: &str) -> Option<(Offer, BucketNo)> {
     let mut parts = key.split('#');
     let (sale, item, bucket) = (parts.next()?, parts.next()?, parts.next()?);
@@ -101,36 +98,33 @@ pub fn parse_bucket_key(key: &str) -> Option<(Offer, BucketNo)> {
     parts.next().is_none().then_some((offer, bucket.parse().ok()?))
 }
 
-/// One bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Units laid out in it.
+    /// The units that the bucket started with.
     pub cap: u32,
-    /// Units anybody can have.
     pub free: u32,
     /// Units paid for.
     pub sold: u32,
     /// Units held for orders that are not paid yet.
     #[serde(default)]
     pub holders: BTreeMap<OrderId, u32>,
-    /// Whose the sold units are. An order that is in here never holds again: a hold that wandered and arrives after its order was
-    /// paid for finds it.
+    /// The orders that bought the sold units. An order in this map cannot hold again, so a delayed hold that arrives
+    /// after its order was paid is refused.
     #[serde(default, rename = "soldTo")]
     pub sold_to: BTreeMap<OrderId, u32>,
 }
 
 impl Bucket {
-    /// A bucket nobody has bought from.
+    /// A bucket from which nothing was bought yet.
     pub fn new(cap: u32) -> Self {
         Self { cap, free: cap, ..Self::default() }
     }
 
-    /// Units held.
     pub fn held(&self) -> u32 {
         self.holders.values().sum()
     }
 
-    /// Whether every unit is somewhere.
+    /// Whether every unit is free, held or sold, and every sold unit belongs to an order.
     pub fn adds_up(&self) -> bool {
         let sold_to: u64 = self.sold_to.values().copied().map(u64::from).sum();
         sold_to == u64::from(self.sold)
@@ -138,22 +132,18 @@ impl Bucket {
     }
 }
 
-/// What happened to an order's units in one change of a bucket.
+/// What one change of a bucket did to the units of one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Movement {
-    /// Whose units.
     pub order: OrderId,
-    /// How many.
     pub quantity: u32,
-    /// Where they went.
     pub kind: MovementKind,
-    /// Free units of the bucket before …
+    /// Free units of the bucket before the change.
     pub before: u32,
-    /// … and after.
+    /// Free units of the bucket after the change.
     pub after: u32,
 }
 
-/// Where units went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovementKind {
     /// Free → held.
@@ -162,14 +152,14 @@ pub enum MovementKind {
     Confirm,
     /// Held → free.
     RollBack,
-    /// Free → sold: a closed order was paid late, and could be had again.
+    /// Free → sold: a closed order was paid late, and units for it were free.
     Revive,
     /// Sold → free.
     Refund,
 }
 
 impl MovementKind {
-    /// Its entry in the ledger.
+    /// The name of its entry in the ledger.
     pub fn entry(self) -> &'static str {
         match self {
             Self::Deduct => "STOCK#DEDUCT",
@@ -181,7 +171,8 @@ impl MovementKind {
     }
 }
 
-/// What one change of a bucket did, by whose its units were before and after. A bucket's first appearance moves nothing.
+/// The movements in one change of a bucket, found by comparing its orders before and after. The creation of a bucket
+/// moves nothing.
 pub fn movements(old: Option<&Bucket>, new: &Bucket) -> Vec<Movement> {
     let Some(old) = old else { return Vec::new() };
     let moved = |order: &OrderId, quantity: u32, kind| Movement {
@@ -226,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_lies_in_exactly_one_bucket() {
+    fn every_unit_is_in_exactly_one_bucket() {
         for (units, limit) in [(1, 1), (23, 1), (24, 1), (25, 1), (1_000, 1), (1_000_000, 1), (100, 40), (7, 100)] {
             let layout = Layout(vec![Segment::new(units, limit, None), Segment::new(units, limit, None)]);
             let caps: Vec<u32> = (0..layout.buckets()).filter_map(|bucket| layout.cap(bucket)).collect();
@@ -237,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restock_leaves_earlier_buckets_alone() {
+    fn a_restock_does_not_change_earlier_buckets() {
         let before = Layout(vec![Segment::new(100, 1, None)]);
         let mut after = before.clone();
         after.0.push(Segment::new(30, 1, None));
@@ -247,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_name_buckets() {
+    fn a_bucket_key_parses_back_to_its_bucket() {
         let offer = Offer { sale: "s1".parse().unwrap(), item: "i1".parse().unwrap() };
         assert_eq!(parse_bucket_key(&bucket_key(&offer, 17)), Some((offer, 17)));
         for bad in ["", "s1", "s1#i1", "s1#i1#x", "s1#i1#1#2", "s 1#i1#1"] {
@@ -256,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn movements_tell_where_units_went() {
+    fn movements_describe_where_units_went() {
         let empty = Bucket::new(10);
         let held = Bucket { free: 8, holders: [(order(1), 2)].into(), ..Bucket::new(10) };
         let sold = Bucket { free: 8, sold: 2, sold_to: [(order(1), 2)].into(), ..Bucket::new(10) };

@@ -1,7 +1,7 @@
-//! The claim: the arbiter of one live order for a buyer and an item.
+//! Claims: a buyer has at most one live order for an item.
 //!
-//! A buyer has one record for each sale. In it, a claim for each item with a live order, and what was answered under each
-//! idempotency key. An order can only ever hold stock where its claim says.
+//! A buyer has one row per sale. It contains a claim for each item with a live order, and the answer that was given
+//! under each idempotency key. An order can hold units only in the bucket that its claim names.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,41 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::BucketNo;
 use crate::ids::{IdempotencyKey, ItemId, OrderId};
 
-/// A claim that is HELD for longer than this was left by a request that died: the function's timeout is 5 seconds.
+/// A claim that is HELD for longer than this was left by a request that crashed, because the function times out after
+/// 5 seconds. The buyer's next request resumes it.
 pub const RESUMABLE_AFTER: SignedDuration = SignedDuration::from_secs(6);
 
-/// A claim that is HELD for longer than this has no first request any more, whoever's clock is right: they are a minute apart at the
-/// most. What that request was accepted with may still be on its way.
+/// The request that made a claim has certainly ended after this time, even if the clocks of two functions differ by a
+/// minute. A write or message that it sent may still be in flight.
 pub const FIRST_REQUEST_ENDED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
-/// Answers remembered for a buyer and sale, beside those of live claims. A buyer who cancels and buys again leaves one behind each time.
+/// How many answers a buyer's row keeps in addition to those of live claims. A buyer who cancels and buys again leaves
+/// one behind each time.
 pub const MAX_KEYS: usize = 8;
 
-/// How far an order has come.
+/// How far the purchase behind a claim has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ClaimState {
-    /// The purchase is being made: stock may or may not be held yet.
+    /// The purchase is in progress: its units may or may not be held yet.
     Held,
-    /// Its units are held, and order-consumer or a second request for it has taken it: there is an order, or will be.
+    /// The units are held, and order-consumer or a second request has accepted the purchase. The order exists or will.
     Ordered,
-    /// Its order was closed, then paid late and revived: what is left of the close does not drop it, only a refund does.
+    /// The order was closed, then paid late and revived. Unfinished steps of the close do not remove this claim; only a
+    /// refund does.
     Revived,
 }
 
 /// A buyer's claim on an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The order it is for.
     pub order: OrderId,
-    /// Units.
     pub quantity: u32,
-    /// The bucket that the units are, or will be, held in.
+    /// The bucket in which the units are, or will be, held.
     pub bucket: BucketNo,
-    /// How far it has come.
     pub state: ClaimState,
-    /// Buckets that another request than the first moved it away from: the first may have held its units there meanwhile.
+    /// Buckets from which a request other than the first moved this claim. The first request may have held its units in
+    /// one of them in the meantime.
     #[serde(rename = "previousBuckets", default, skip_serializing_if = "Vec::is_empty")]
     pub previous_buckets: Vec<BucketNo>,
 }
@@ -52,15 +53,14 @@ pub struct Claim {
 /// What was asked and answered under an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
-    /// The answer.
+    /// The order that was answered.
     pub order: OrderId,
-    /// What was asked for …
+    /// The item and quantity that were requested.
     pub item: ItemId,
-    /// … and how many.
     pub quantity: u32,
 }
 
-/// Everything a buyer has in one sale.
+/// All claims and remembered answers of one buyer in one sale.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuyerClaims {
     /// Live claims by item.
@@ -69,36 +69,32 @@ pub struct BuyerClaims {
     pub keys: BTreeMap<IdempotencyKey, Answered>,
 }
 
-/// What a buyer asks for.
+/// A purchase request, as far as claims are concerned.
 #[derive(Clone, Debug)]
 pub struct Press<'a> {
-    /// The item.
     pub item: &'a ItemId,
-    /// Units.
     pub quantity: u32,
-    /// The buyer's own name for this try.
     pub key: Option<&'a IdempotencyKey>,
-    /// When.
     pub now: Timestamp,
 }
 
-/// What a buyer's claims say to a press.
+/// What a buyer's claims mean for a purchase request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimStanding {
-    /// Nothing stands in its way.
+    /// The buyer may start a purchase.
     Free,
-    /// It was answered before, with this order: answer the same.
+    /// The request is a retry that was answered with this order: give the same answer.
     Same(OrderId),
-    /// It is, or may be, this buyer's own unfinished try: go on with it.
-    GoOn(Claim),
-    /// There is a live order already.
+    /// An earlier request left this purchase unfinished: resume it.
+    Resume(Claim),
+    /// The buyer has a live order for the item.
     Duplicate(OrderId),
-    /// The key was used for something else.
+    /// The idempotency key was used for another item or quantity.
     Mismatch,
 }
 
 impl BuyerClaims {
-    /// What these claims say to a press.
+    /// What these claims mean for a purchase request.
     pub fn standing(&self, press: &Press<'_>) -> ClaimStanding {
         let claim = self.claims.get(press.item);
         if let Some(answered) = press.key.and_then(|key| self.keys.get(key)) {
@@ -107,7 +103,7 @@ impl BuyerClaims {
             }
             return match claim {
                 Some(claim) if claim.order == answered.order && claim.state == ClaimState::Held => {
-                    ClaimStanding::GoOn(claim.clone())
+                    ClaimStanding::Resume(claim.clone())
                 }
                 _ => ClaimStanding::Same(answered.order.clone()),
             };
@@ -115,14 +111,14 @@ impl BuyerClaims {
         match claim {
             None => ClaimStanding::Free,
             Some(claim) if claim.state == ClaimState::Held && is_resumable(&claim.order, press.now) => {
-                ClaimStanding::GoOn(claim.clone())
+                ClaimStanding::Resume(claim.clone())
             }
             Some(claim) => ClaimStanding::Duplicate(claim.order.clone()),
         }
     }
 
-    /// Keys to forget, oldest first, so that a buyer's record stays small: none while at most [`MAX_KEYS`] are of orders that have
-    /// ended. The keys of live claims are never among them.
+    /// The idempotency keys to remove, oldest first, so that a buyer's row stays small. Empty while at most
+    /// [`MAX_KEYS`] belong to orders that have ended. Keys of live claims are never removed.
     pub fn keys_to_forget(&self) -> Vec<IdempotencyKey> {
         let live = |answered: &Answered| self.claims.values().any(|claim| claim.order == answered.order);
         let mut old: Vec<_> = self.keys.iter().filter(|(_, answered)| !live(answered)).collect();
@@ -130,7 +126,7 @@ impl BuyerClaims {
             return Vec::new();
         }
         old.sort_by_key(|(_, answered)| answered.order.pressed_at());
-        // Half of them stay, so that this is not done again at the next press.
+        // Half of them stay, so that the next purchase does not have to remove keys again.
         let forgotten = old.len() - MAX_KEYS / 2;
         old.into_iter().take(forgotten).map(|(key, _)| key.clone()).collect()
     }
@@ -141,7 +137,7 @@ pub fn first_request_ended(order: &OrderId, now: Timestamp) -> bool {
     now.duration_since(order.pressed_at()) > FIRST_REQUEST_ENDED_AFTER
 }
 
-/// Whether the request that made this order's claim has died, if the claim is still HELD.
+/// Whether another request may resume this order, if its claim is still HELD.
 pub fn is_resumable(order: &OrderId, now: Timestamp) -> bool {
     now.duration_since(order.pressed_at()) > RESUMABLE_AFTER
 }
@@ -175,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_press_is_a_duplicate() {
+    fn a_second_purchase_is_a_duplicate() {
         for state in [ClaimState::Held, ClaimState::Ordered] {
             assert_eq!(standing(&claims(state, None), "i", 1, None, 2_000), ClaimStanding::Duplicate(order(1_000)));
             assert_eq!(
@@ -209,19 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_try_is_gone_on_with() {
+    fn an_unfinished_purchase_is_resumed() {
         let held = claims(ClaimState::Held, Some("k"));
-        assert!(matches!(standing(&held, "i", 1, Some("k"), 1_001), ClaimStanding::GoOn(_)), "the same try, at once");
+        assert!(matches!(standing(&held, "i", 1, Some("k"), 1_001), ClaimStanding::Resume(_)), "the same key, at once");
         assert!(
-            matches!(standing(&held, "i", 1, None, 7_001), ClaimStanding::GoOn(_)),
-            "another try, once it is abandoned"
+            matches!(standing(&held, "i", 1, None, 7_001), ClaimStanding::Resume(_)),
+            "another request, after a while"
         );
         assert_eq!(standing(&held, "i", 1, None, 7_000), ClaimStanding::Duplicate(order(1_000)));
         let ordered = claims(ClaimState::Ordered, None);
         assert_eq!(
             standing(&ordered, "i", 1, None, 999_000),
             ClaimStanding::Duplicate(order(1_000)),
-            "an order is never abandoned"
+            "an order is never resumed"
         );
     }
 

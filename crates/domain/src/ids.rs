@@ -1,4 +1,4 @@
-//! Names of things: each is parsed once, at the edge, and is valid from then on.
+//! Identifiers. Each is parsed once, where it enters the system, and is valid from then on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Why a text is not a name.
+/// Why a text is not a valid identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {rule}")]
 pub struct BadName {
-    /// Which kind of name.
+    /// The field or header, as a caller knows it.
     pub what: &'static str,
-    /// The rule it breaks.
+    /// The rule that the text breaks: "must be ...".
     pub rule: &'static str,
 }
 
-/// Defines a name with a length limit and an alphabet.
+/// Defines an identifier with a length limit and an alphabet.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $what:literal, $max:literal, $rule:literal, $allowed:expr) => {
         $(#[$doc])*
@@ -26,7 +26,6 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// Checks the text.
             pub fn parse(text: impl Into<String>) -> Result<Self, BadName> {
                 let text = text.into();
                 let allowed: fn(char) -> bool = $allowed;
@@ -36,7 +35,6 @@ macro_rules! name {
                 Ok(Self(text))
             }
 
-            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -81,27 +79,27 @@ name!(
     |c| c.is_ascii_alphanumeric() || c == '-' || c == '_'
 );
 name!(
-    /// Who buys: the verified token's `sub`.
+    /// A buyer: the `sub` of a verified token.
     Buyer, "sub", 128, "must be 1 to 128 characters, none of them a control character",
     |c| !c.is_control()
 );
 name!(
-    /// The buyer's own name for one try, so that trying again is the same try.
+    /// A name that the caller gives to a request, so that a retry with the same key is not carried out twice.
     IdempotencyKey, "Idempotency-Key", 64, "must be 1 to 64 visible ASCII characters",
     |c| c.is_ascii_graphic()
 );
 
-/// An order's number is a name for the try that made it up.
+/// A purchase without a key of its own uses its order id as the key.
 impl From<&OrderId> for IdempotencyKey {
     fn from(order: &OrderId) -> Self {
         Self(order.as_str().to_owned())
     }
 }
 
-/// Crockford's base 32: no letter that looks like a digit, and the order of texts is the order of numbers.
+/// Crockford's base 32: no letter looks like a digit, and texts sort like the numbers they encode.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Writes the lowest `5 * length` bits of `bits`, most significant first.
+/// Encodes the lowest `5 * length` bits of `bits`, most significant first.
 pub(crate) fn base32(bits: u128, length: u32) -> String {
     (0..length)
         .rev()
@@ -119,8 +117,9 @@ pub(crate) fn from_base32(text: &str) -> Option<u128> {
     })
 }
 
-/// A short name for a buyer: 16 characters, 80 bits of a salted digest. Two of ten million buyers share one with a
-/// chance of 4 in 100 billion. The salt keeps a guessable name (a phone number) from being guessed back from an order id.
+/// A short key for a buyer: 16 characters that encode 80 bits of a salted digest. Among ten million buyers, the
+/// probability that any two share a key is 4 in 100 billion. Without the salt, a guessable `sub` such as a phone number
+/// could be recovered from an order id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BuyerKey(String);
@@ -128,14 +127,13 @@ pub struct BuyerKey(String);
 impl BuyerKey {
     const LENGTH: u32 = 16;
 
-    /// The key of a buyer in a deployment with this salt.
+    /// `salt` is a secret of the deployment.
     pub fn of(buyer: &Buyer, salt: &str) -> Self {
         let digest = Sha256::new().chain_update(salt).chain_update([0]).chain_update(buyer.as_str()).finalize();
         let bits = digest.iter().take(10).fold(0_u128, |bits, byte| (bits << 8) | u128::from(*byte));
         Self(base32(bits, Self::LENGTH))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -163,26 +161,25 @@ impl fmt::Display for BuyerKey {
     }
 }
 
-/// An order's number: when it was pressed (10 characters), whose it is (16), and 25 random bits (5).
+/// The id of an order: the time of the purchase request (10 characters), the [`BuyerKey`] (16) and 25 random bits (5).
 ///
-/// 31 characters: one less than every payment provider takes, which leaves one for a [`PaymentNumber`]. It leads to the buyer's
-/// partition of the orders and claims tables without an index, and a holder in a bucket that carries it leads to its claim
-/// without carrying anything more. The random bits only tell presses of one buyer in one millisecond apart.
+/// It has 31 characters. Every payment provider accepts 32, so one is left for the attempt in a [`PaymentNumber`].
+/// The id contains the partition key of the orders and claims tables: an order is found without an index, and a holder
+/// in a bucket leads to its claim by its id alone. The random bits separate requests that one buyer sends within the
+/// same millisecond.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OrderId(String);
 
 impl OrderId {
-    /// Characters in an order id.
     pub const LENGTH: usize = 31;
 
-    /// A new order id. Of `random` the lowest 25 bits count.
+    /// Uses the lowest 25 bits of `random`.
     pub fn new(pressed_at: Timestamp, buyer: &BuyerKey, random: u32) -> Self {
         let ms = u128::try_from(pressed_at.as_millisecond()).unwrap_or(0);
         Self(format!("{}{}{}", base32(ms, 10), buyer, base32(u128::from(random), 5)))
     }
 
-    /// Checks the text.
     pub fn parse(text: impl Into<String>) -> Result<Self, BadName> {
         let text = text.into();
         let id = Self(text);
@@ -197,17 +194,15 @@ impl OrderId {
         Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()
     }
 
-    /// When the buyer pressed.
+    /// When the purchase was requested.
     pub fn pressed_at(&self) -> Timestamp {
         self.time().unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// Whose order it is.
     pub fn buyer(&self) -> BuyerKey {
         BuyerKey(self.0.get(10..26).unwrap_or_default().to_owned())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -232,10 +227,10 @@ impl fmt::Display for OrderId {
     }
 }
 
-/// The number of one try to pay an order, at the payment provider: the order's, and one character for which try it is.
+/// The merchant's number of one attempt to pay an order: the order id and one character for the attempt.
 ///
-/// 32 characters, the most that every provider takes. A try needs a number of its own: one that was closed, or that was started
-/// over another amount, cannot be used again.
+/// It has 32 characters, the most that every provider accepts. Each attempt needs its own number, because a provider
+/// does not accept the number of a payment that was closed, or that was started for another amount.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PaymentNumber {
@@ -244,15 +239,14 @@ pub struct PaymentNumber {
 }
 
 impl PaymentNumber {
-    /// How many tries to pay an order there can be: what one character tells apart.
+    /// The most attempts to pay one order: as many as one character can encode.
     pub const ATTEMPTS: usize = ALPHABET.len();
 
-    /// The number of a try, counted from 0. `None`: the order has had all its tries.
+    /// Attempts are counted from 0. `None` when the order has used all its attempts.
     pub fn new(order: OrderId, attempt: u8) -> Option<Self> {
         (usize::from(attempt) < Self::ATTEMPTS).then_some(Self { order, attempt })
     }
 
-    /// Checks the text.
     pub fn parse(text: impl AsRef<str>) -> Result<Self, BadName> {
         let bad = BadName { what: "paymentId", rule: "must be 32 characters of Crockford's base 32" };
         let read = |text: &str| {
@@ -263,12 +257,11 @@ impl PaymentNumber {
         read(text.as_ref()).ok_or(bad)
     }
 
-    /// The order that is being paid.
     pub fn order(&self) -> &OrderId {
         &self.order
     }
 
-    /// Which try it is, from 0.
+    /// Counted from 0.
     pub fn attempt(&self) -> u8 {
         self.attempt
     }
@@ -300,12 +293,10 @@ impl From<PaymentNumber> for String {
     }
 }
 
-/// An item of a sale: what a buyer can have one live order of.
+/// An item in a sale. A buyer has at most one live order for an offer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
-    /// The sale.
     pub sale: SaleId,
-    /// The item.
     pub item: ItemId,
 }
 
@@ -324,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_id_says_when_and_whose() {
+    fn an_order_id_contains_its_time_and_its_buyer() {
         let pressed_at: Timestamp = "2026-11-11T00:00:00.123Z".parse().unwrap();
         let id = OrderId::new(pressed_at, &buyer(), u32::MAX);
         assert_eq!(id.as_str().len(), OrderId::LENGTH);
@@ -334,10 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_number_says_which_order_and_which_try() {
+    fn a_payment_number_contains_its_order_and_its_attempt() {
         let order = OrderId::new("2026-11-11T00:00:00Z".parse().unwrap(), &buyer(), 7);
         let numbers: Vec<_> = (0..=u8::MAX).filter_map(|attempt| PaymentNumber::new(order.clone(), attempt)).collect();
-        assert_eq!(numbers.len(), 32, "one character tells no more apart");
+        assert_eq!(numbers.len(), 32, "one character encodes 32 attempts");
         for (attempt, number) in (0..).zip(&numbers) {
             let text = number.to_string();
             assert_eq!((text.len(), number.order(), number.attempt()), (32, &order, attempt));
@@ -357,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn the_salt_and_the_name_both_count() {
+    fn a_buyer_key_depends_on_the_salt_and_the_buyer() {
         let alice = Buyer::parse("alice").unwrap();
         assert_ne!(BuyerKey::of(&alice, "a"), BuyerKey::of(&alice, "b"));
         assert_ne!(BuyerKey::of(&alice, "a"), BuyerKey::of(&Buyer::parse("bob").unwrap(), "a"));
     }
 
     #[test]
-    fn strange_names_are_refused() {
+    fn invalid_identifiers_are_refused() {
         for bad in ["", "a b", "a#b", "../x", "日本", &"x".repeat(33), "a\u{0}"] {
             assert!(SaleId::parse(bad).is_err(), "{bad:?}");
             assert!(ItemId::parse(bad).is_err(), "{bad:?}");

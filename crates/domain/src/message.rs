@@ -1,53 +1,45 @@
-//! What travels: the order message on the queue, and the input of a payment deadline's schedule. Both carry a version,
-//! because a message may be read by a newer or older function than the one that wrote it.
+//! Messages between functions: the order message on the queue, and the input of a payment deadline's schedule.
+//!
+//! Both carry a version, because a function of a newer or older release may read what this one writes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::BucketNo;
 use crate::ids::{Buyer, ItemId, Offer, OrderId, SaleId};
 
-/// The version that is written.
+/// The version that this release writes.
 pub const VERSION: u32 = 1;
 
-/// An accepted purchase: make the order.
+/// An accepted purchase, for order-consumer to create the order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderMessage {
-    /// [`VERSION`].
     pub version: u32,
-    /// The order's number.
     pub order_id: OrderId,
-    /// Who ordered.
     pub buyer: Buyer,
-    /// The sale.
     pub sale_id: SaleId,
-    /// The item.
     pub item_id: ItemId,
-    /// Units.
     pub quantity: u32,
-    /// Where they are held.
+    /// The bucket that holds the units.
     pub bucket: BucketNo,
-    /// The trace of the press.
+    /// The trace id of the purchase request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
 impl OrderMessage {
-    /// What was ordered.
     pub fn offer(&self) -> Offer {
         Offer { sale: self.sale_id.clone(), item: self.item_id.clone() }
     }
 }
 
-/// A payment deadline has come: look at the order.
+/// A payment deadline that has been reached, for timeout-check to close the order if it is still pending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadlineInput {
-    /// [`VERSION`].
     pub version: u32,
-    /// The order's number.
     pub order_id: OrderId,
-    /// The trace of the press.
+    /// The trace id of the purchase request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }

@@ -12,7 +12,6 @@ use crate::ids::BadName;
 pub struct Currency(String);
 
 impl Currency {
-    /// Checks the text.
     pub fn parse(text: impl Into<String>) -> Result<Self, BadName> {
         let text = text.into();
         if text.len() != 3 || !text.bytes().all(|byte| byte.is_ascii_uppercase()) {
@@ -21,12 +20,11 @@ impl Currency {
         Ok(Self(text))
     }
 
-    /// ISO 4217's code for no currency: nothing is to be paid.
+    /// The ISO 4217 code for "no currency", for an order whose price is not known yet.
     pub fn none() -> Self {
         Self("XXX".to_owned())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,10 +49,10 @@ impl fmt::Display for Currency {
     }
 }
 
-/// The highest price: a trillion minor units, so that a price times a quantity always fits.
+/// The highest price: a trillion minor units. A price times any valid quantity fits into an `i64`.
 pub const MAX_PRICE: i64 = 1_000_000_000_000;
 
-/// What `quantity` units at `price` cost. Exact: prices are at most [`MAX_PRICE`] and a quantity has 32 bits.
+/// The price of `quantity` units. It never saturates: prices are at most [`MAX_PRICE`], quantities are small.
 pub fn amount(price: i64, quantity: u32) -> i64 {
     price.saturating_mul(i64::from(quantity))
 }

@@ -1,4 +1,7 @@
-//! An order and its life. The whole life is one `match`: adding a state does not compile until every event has decided.
+//! An order and its life.
+//!
+//! The whole life is one total `match` in [`step`]: a new status does not compile until every event has decided what
+//! to do with it.
 
 use std::collections::BTreeSet;
 
@@ -11,30 +14,30 @@ use crate::message::OrderMessage;
 use crate::money::Currency;
 use crate::payment::{Attempt, OpenPayment, PaidWith};
 
-/// Where an order stands. A purchase that is accepted but has no order yet is QUEUED to its buyer: that is a claim, not a status.
+/// The status of an order.
+///
+/// A purchase that is accepted but has no order yet is shown to its buyer as QUEUED. It exists only as a claim, so
+/// QUEUED is not a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
     /// The buyer may pay until `pay_by`.
     PendingPayment,
-    /// Paid.
     Paid,
-    /// Not paid: timed out, cancelled, or the payment failed.
+    /// The order was not paid: it timed out, was cancelled, or its payment failed.
     Closed,
-    /// The order could not be made.
+    /// The order could not be created.
     Failed,
-    /// Money is on its way back.
+    /// The refund has started, and the provider has not confirmed it yet.
     Refunding,
-    /// Money is back.
     Refunded,
 }
 
 impl Status {
-    /// All of them.
     pub const ALL: [Status; 6] =
         [Self::PendingPayment, Self::Paid, Self::Closed, Self::Failed, Self::Refunding, Self::Refunded];
 
-    /// As it is stored and shown.
+    /// The text that is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PendingPayment => "PENDING_PAYMENT",
@@ -46,8 +49,8 @@ impl Status {
         }
     }
 
-    /// How far along its life this is. Every event that changes a status takes it further, so the greater of two that were seen is the
-    /// later one, however late either arrived. A purchase that is QUEUED comes before all of them, at 0.
+    /// How far along its life the order is. Every event that changes the status increases the rank, so of two statuses
+    /// the one with the greater rank is the newer, in whatever order they were received. QUEUED would have rank 0.
     pub fn rank(self) -> u32 {
         match self {
             Self::PendingPayment => 1,
@@ -58,7 +61,7 @@ impl Status {
         }
     }
 
-    /// Whether the buyer still has, or may still get, what was ordered: one live order for a buyer and item.
+    /// Whether the buyer has, or may still get, what was ordered. A buyer has at most one live order for an item.
     pub fn is_live(self) -> bool {
         match self {
             Self::PendingPayment | Self::Paid | Self::Refunding => true,
@@ -74,26 +77,47 @@ pub enum Event {
     Close,
     /// The money arrived.
     Pay,
-    /// The money arrived after the order was closed, and there are units for it again.
+    /// The money arrived after the order was closed, and free units were found for it.
     Revive,
-    /// The money is to go back.
+    /// Somebody asked for the money back.
     StartRefund,
-    /// The money went back.
+    /// The provider confirmed the refund.
     FinishRefund,
 }
 
 /// What an event does to an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It changes.
+    /// The status changes to this one. The caller writes it under the condition that the status is still the old one.
     Become(Status),
-    /// It had happened already; whatever was left undone then is to be done now.
+    /// The event took effect before: a duplicate delivery, or a retry after a crash. The status stays, and the caller
+    /// runs the steps that follow from it once more. Each of them is idempotent, so this completes what a crash left.
     Already,
-    /// It cannot happen to this order.
+    /// The event is not allowed in this status, and nothing changes.
     Refuse,
 }
 
-/// The order's life.
+/// Decides what `event` does to an order in `status`. This function is the whole life of an order:
+///
+/// ```text
+/// PENDING_PAYMENT --Pay--> PAID --StartRefund--> REFUNDING --FinishRefund--> REFUNDED
+///        |                   ^
+///      Close                 |
+///        v                   |
+///     CLOSED -----Revive-----+              FAILED: no event changes it
+/// ```
+///
+/// Three properties hold, and the tests below check each of them for every status and event:
+///
+/// - **Idempotent.** An event that changed the status answers [`Step::Already`] from then on.
+/// - **Forward only.** Every change increases [`Status::rank`].
+/// - **Units are given back once.** An order that is no longer live becomes live again only through `Revive`, which
+///   takes new units.
+///
+/// `Pay` and `Revive` are different events because their writes differ: a pending order still holds its units, and a
+/// closed one must take free units in the same transaction that marks it as paid.
+///
+/// The match has no wildcard. A new status or event does not compile until every combination has an answer.
 pub fn step(status: Status, event: Event) -> Step {
     use Event::{Close, FinishRefund, Pay, Revive, StartRefund};
     use Status::{Closed, Failed, Paid, PendingPayment, Refunded, Refunding};
@@ -129,16 +153,16 @@ pub enum Reason {
     TimedOut,
     /// The buyer cancelled.
     Cancelled,
-    /// The provider said that the payment failed.
+    /// The provider reported that the payment failed.
     PaymentFailed,
-    /// The buyer's claim went to another try before this one could become an order.
+    /// Another purchase of the same buyer took the claim before this one became an order.
     ClaimLost,
-    /// The sale or the item is not there any more.
+    /// The sale or the item no longer exists.
     UnknownItem,
 }
 
 impl Reason {
-    /// As it is stored and shown.
+    /// The text that is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TimedOut => "TIMED_OUT",
@@ -150,83 +174,72 @@ impl Reason {
     }
 }
 
-/// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
-    /// Its number.
     #[serde(rename = "order")]
     pub id: OrderId,
-    /// Who ordered: the token's `sub`.
+    /// The `sub` of the buyer's token.
     pub buyer_name: Buyer,
-    /// The sale.
     pub sale: SaleId,
-    /// The item.
     pub item: ItemId,
-    /// The item's name when it was ordered.
+    /// The name of the item at the time of the order.
     pub item_name: String,
-    /// Units.
     pub quantity: u32,
-    /// What is to be paid, in minor units.
+    /// The price of all units, in minor units.
     pub amount: i64,
-    /// The currency.
     pub currency: Currency,
-    /// Where its units are held.
+    /// The bucket that holds the units.
     pub bucket: BucketNo,
-    /// Where it stands.
     pub status: Status,
-    /// Why it is CLOSED or FAILED.
+    /// Set when the status is CLOSED or FAILED.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// When the order was made.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub created_at: Timestamp,
     /// The payment deadline.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub pay_by: Timestamp,
-    /// When it was paid.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "jiff::fmt::serde::timestamp::millisecond::optional"
     )]
     pub paid_at: Option<Timestamp>,
-    /// When it was closed.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "jiff::fmt::serde::timestamp::millisecond::optional"
     )]
     pub closed_at: Option<Timestamp>,
-    /// When its money had gone back.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "jiff::fmt::serde::timestamp::millisecond::optional"
     )]
     pub refunded_at: Option<Timestamp>,
-    /// What it costs in points, if it can be had for points.
+    /// The price in points, if the order can be paid with points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points_price: Option<i64>,
-    /// Every try to pay it, from the first. A payment's number at its provider names its place here.
+    /// Every attempt to pay, oldest first. The payment number at the provider contains the index into this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// The payment that can be made now.
+    /// The attempt that the buyer can pay now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payment: Option<OpenPayment>,
-    /// What it was paid with.
+    /// The transaction that paid for the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid: Option<PaidWith>,
-    /// Transactions whose money is not for this order: they are sent back, and never pay for it.
+    /// Transactions that are refunded because the order did not need them. They never pay for the order.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub returned: BTreeSet<String>,
-    /// The trace of the press that began it.
+    /// The trace id of the purchase request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
 impl Order {
-    /// The order of an accepted purchase, as it is before anything is known of its item: for nothing, and due at once.
+    /// The order of an accepted purchase before its item has been read: the amount is 0 and the deadline is `now`.
     pub fn of(message: &OrderMessage, now: Timestamp) -> Self {
         Self {
             id: message.order_id.clone(),
@@ -254,13 +267,13 @@ impl Order {
         }
     }
 
-    /// What was ordered.
     pub fn offer(&self) -> Offer {
         Offer { sale: self.sale.clone(), item: self.item.clone() }
     }
 
-    /// Greater with every change that its buyer can see: the status, and while it waits, the payment that is open. Who is told twice, or
-    /// of a newer state before an older one, keeps the greater. It is read off the order, so it costs nothing to keep.
+    /// A number that grows with every change the buyer can see: a new status or, while the order is pending, a change
+    /// of its open payment. A client that receives updates twice or out of order keeps the one with the greatest
+    /// version. The version is derived from the order, so keeping it up to date needs no extra write.
     pub fn version(&self) -> u32 {
         const STATUS: u32 = 1_000;
         let payment = match &self.payment {
@@ -268,7 +281,7 @@ impl Order {
             Some(_) => 1,
             None => 2,
         };
-        // Attempts are few (MAX_ATTEMPTS), so they never reach the next status.
+        // At most MAX_ATTEMPTS attempts exist, so this part never carries over into the status.
         let attempts = u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).min(STATUS / 3 - 1);
         self.status.rank() * STATUS + attempts * 3 + payment
     }
@@ -281,7 +294,7 @@ mod tests {
     const EVENTS: [Event; 5] = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund];
 
     #[test]
-    fn an_event_that_changed_an_order_changes_it_only_once() {
+    fn an_event_changes_an_order_only_once() {
         for status in Status::ALL {
             for event in EVENTS {
                 if let Step::Become(next) = step(status, event) {
@@ -293,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_of_a_status_takes_it_further() {
+    fn every_change_of_the_status_increases_its_rank() {
         for status in Status::ALL {
             for event in EVENTS {
                 if let Step::Become(next) = step(status, event) {
@@ -304,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_of_a_payment_is_a_later_version() {
+    fn every_change_of_a_payment_increases_the_version() {
         let at = Timestamp::UNIX_EPOCH;
         let new = Order::of(&crate::message::sample::message(at), at);
         let mut seen = vec![new.version()];
@@ -326,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_returned_its_stock_lives_again_only_by_being_revived() {
+    fn an_order_that_is_no_longer_live_becomes_live_only_by_revive() {
         for status in Status::ALL.into_iter().filter(|status| !status.is_live()) {
             for event in EVENTS.into_iter().filter(|event| *event != Event::Revive) {
                 assert!(!matches!(step(status, event), Step::Become(_)), "{status:?} {event:?}");

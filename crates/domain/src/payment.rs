@@ -1,7 +1,7 @@
-//! Paying for an order: which money is for it, and which is to go back.
+//! Payments: which money pays for an order, and which is refunded.
 //!
-//! The order's row is the arbiter of every transaction: it either pays for the order ([`PaidWith`]) or is among those that go back
-//! (`returned`), never both, and each is decided once, by a condition. [`verdict`] says which it is to be.
+//! The order's row decides about every transaction: it either pays for the order (`paid`) or is refunded (`returned`),
+//! never both. Each decision is one conditional write, so it is made once. [`verdict`] says which of the two it is.
 
 use std::fmt;
 
@@ -12,27 +12,24 @@ use crate::ids::{OrderId, PaymentNumber};
 use crate::money::Currency;
 use crate::order::{Order, Status};
 
-/// Tries to pay one order: as many as a payment's number can tell apart.
+/// The most attempts to pay one order.
 pub const MAX_ATTEMPTS: usize = PaymentNumber::ATTEMPTS;
 
-/// How an order can be paid.
+/// A way to pay for an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Alipay.
     Alipay,
     /// WeChat Pay v3.
     Wechat,
     /// WeChat Pay v2.
     WechatV2,
-    /// Stripe Checkout.
     Stripe,
     /// The shop's own points.
     Points,
 }
 
 impl Method {
-    /// All of them.
     pub const ALL: [Self; 5] = [Self::Alipay, Self::Wechat, Self::WechatV2, Self::Stripe, Self::Points];
 
     /// The name in requests, paths and records.
@@ -46,7 +43,7 @@ impl Method {
         }
     }
 
-    /// The method of that name.
+    /// The inverse of [`Method::as_str`].
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
@@ -58,15 +55,14 @@ impl fmt::Display for Method {
     }
 }
 
-/// A try to pay an order at a provider.
+/// An attempt to pay for an order at a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// Where.
     pub method: Method,
-    /// Money asked for there, in minor units.
+    /// The money to pay at the provider, in minor units.
     pub amount: i64,
-    /// Points frozen beside it.
+    /// The points that are frozen for the rest of the price.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub points: i64,
 }
@@ -75,95 +71,98 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// The payment that can be made now: the last of an order's attempts.
+/// The payment that the buyer can make now: the last of the order's attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenPayment {
-    /// Which attempt.
+    /// The index into the order's attempts.
     pub attempt: u8,
-    /// When it was started.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub started_at: Timestamp,
-    /// The buyer's address then. The same payment asked for again must be asked for with the same words.
+    /// The buyer's IP address when the payment was started. A retry must send the provider exactly the same request.
     pub client_ip: String,
-    /// What the provider answered; none: it was not asked yet, or its answer was lost.
+    /// The provider's answer. `None` when it was not asked yet, or its answer was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// Somebody has begun to close it: it is not to be shown any more.
+    /// A flow has started to close this payment, so it is no longer shown to the buyer.
     #[serde(default)]
     pub closing: bool,
 }
 
-/// How a buyer gets to a payment.
+/// How the buyer reaches the provider's payment page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// A page to go to.
+    /// The page to open in a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pay_url: Option<String>,
-    /// What a QR code must say.
+    /// The content of the QR code to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qr_code: Option<String>,
-    /// The provider's own number of the payment, where it has one.
+    /// The provider's own id of the payment, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
 
-/// What paid for an order.
+/// The payment that paid for an order, or a payment that is refunded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PaidWith {
-    /// How.
     pub method: Method,
-    /// Which attempt; 0 for points, which need none.
+    /// The index into the order's attempts. 0 for a payment with points alone, which has no attempt.
     pub attempt: u8,
-    /// The provider's number of the movement of money.
+    /// The provider's id of the transaction.
     pub transaction: String,
-    /// Money, in minor units.
+    /// In minor units.
     pub amount: i64,
-    /// Points.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub points: i64,
 }
 
-/// Money that arrived, by a verified notice or answer of a provider's.
+/// Money that arrived, according to a verified notice or answer of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// For which order.
     pub order: OrderId,
-    /// By which of its attempts.
+    /// The index into the order's attempts.
     pub attempt: u8,
-    /// How.
     pub method: Method,
-    /// The provider's number of the movement of money.
+    /// The provider's id of the transaction.
     pub transaction: String,
-    /// Minor units.
+    /// In minor units.
     pub amount: i64,
-    /// The currency.
     pub currency: Currency,
 }
 
-/// What money that arrived is for.
+/// What happens to money that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoneyVerdict {
-    /// It pays for the order.
+    /// The money pays for the order.
     Keep,
-    /// It has paid for the order.
+    /// This transaction has already paid for the order.
     Kept,
-    /// The order was closed: it pays for the order if there are units for it, else it goes back.
+    /// The order was closed. The money pays for it if units are free, and is refunded otherwise.
     Revive,
-    /// It goes back.
+    /// The order does not need the money: refund it.
     Return,
-    /// It was decided before that it goes back.
+    /// This transaction was already marked for a refund.
     Returned,
-    /// It is not what was asked for: another amount, currency or method, or an attempt that never was. For a person.
+    /// The amount, the currency or the method differs from what was requested, or no such attempt exists. A person has
+    /// to decide.
     Wrong,
 }
 
-/// What money is for, as its order stands now.
+/// Decides what happens to money that arrived, given the current state of its order.
 ///
-/// An attempt with points beside the money is only paid for while its points are frozen: once it was closed they went back, and
-/// the money alone is too little.
+/// The rules apply in this order:
+///
+/// 1. A decision is final. A transaction that the order lists as returned or as its payment stays that.
+/// 2. Money that differs from what the attempt requested is [`Wrong`](MoneyVerdict::Wrong), whatever the status.
+/// 3. A pending order keeps the full price, even of an attempt that was replaced by another one: the buyer paid it.
+/// 4. A closed order is [revived](MoneyVerdict::Revive) by the full price.
+/// 5. Everything else is refunded: the order is paid already, refunded or failed.
+///
+/// An attempt that combines money and points is kept only while it is the open payment. When it is closed its points
+/// are given back, and the money alone is less than the price.
 pub fn verdict(order: &Order, arrived: &Arrived) -> MoneyVerdict {
     if order.returned.contains(&arrived.transaction) {
         return MoneyVerdict::Returned;
@@ -189,8 +188,8 @@ pub fn verdict(order: &Order, arrived: &Arrived) -> MoneyVerdict {
     }
 }
 
-/// The money that is left to pay beside `points` of an order that costs `amount`, or `points_price` points. Rounded up, so that
-/// no points are worth more than their share. `None`: so many points cannot be used beside money.
+/// The money to pay when `points` cover a part of an order that costs `amount`, or `points_price` points. Rounded up,
+/// so that points are never worth more than their share. `None` when this many points cannot be combined with money.
 pub fn money_beside(amount: i64, points_price: Option<i64>, points: i64) -> Option<i64> {
     if points == 0 {
         return Some(amount);
@@ -201,44 +200,40 @@ pub fn money_beside(amount: i64, points_price: Option<i64>, points: i64) -> Opti
     i64::try_from(money).ok().filter(|money| *money > 0)
 }
 
-/// Why money went back.
+/// Why money is refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RefundCause {
-    /// The buyer, or the shop, took a paid order back: its units return.
+    /// The buyer or the shop asked for a refund of a paid order. Its units become free.
     Order,
-    /// It came for an order that was closed, paid for already, or could not be had any more.
+    /// The order did not need the money: it was closed, already paid, or no units were left for it.
     NotNeeded,
 }
 
-/// An entry of the pay log: money that arrived.
+/// An entry of the payment log: money that arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PayEntry {
-    /// For which order.
     pub order: OrderId,
-    /// The money, or points, and their number.
     #[serde(flatten)]
     pub with: PaidWith,
-    /// The currency.
     pub currency: Currency,
-    /// When it was written down.
+    /// When the entry was written.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub at: Timestamp,
 }
 
 impl PayEntry {
-    /// Money that arrived for an order.
     pub fn new(order: &Order, with: &PaidWith, at: Timestamp) -> Self {
         Self { order: order.id.clone(), with: with.clone(), currency: order.currency.clone(), at }
     }
 
-    /// Its name among the order's entries.
+    /// The sort key of this entry among the entries of its order.
     pub fn name(method: Method, transaction: &str) -> String {
         format!("PAY#{method}#{transaction}")
     }
 
-    /// As it arrived.
+    /// The payment as it was reported, for [`verdict`].
     pub fn arrived(&self) -> Arrived {
         Arrived {
             order: self.order.clone(),
@@ -251,46 +246,42 @@ impl PayEntry {
     }
 }
 
-/// An entry of the refund log: money that goes back, all of one transaction.
+/// An entry of the refund log. A refund always covers a whole transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefundEntry {
-    /// Of which order.
     pub order: OrderId,
-    /// What goes back.
+    /// The payment that is refunded.
     #[serde(flatten)]
     pub with: PaidWith,
-    /// The currency.
     pub currency: Currency,
-    /// Why.
     pub cause: RefundCause,
-    /// When it was decided.
+    /// When the refund was decided.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub at: Timestamp,
-    /// When it was done.
+    /// When the provider confirmed the refund.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "jiff::fmt::serde::timestamp::millisecond::optional"
     )]
     pub done_at: Option<Timestamp>,
-    /// How often the provider was asked in vain.
+    /// How many requests to the provider have failed.
     #[serde(default)]
     pub tries: u32,
-    /// When it was last asked in vain.
+    /// When the last of them failed.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "jiff::fmt::serde::timestamp::millisecond::optional"
     )]
     pub tried_at: Option<Timestamp>,
-    /// What the provider said then.
+    /// The error of the last failed request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
 impl RefundEntry {
-    /// Money of an order that is to go back.
     pub fn new(order: &Order, with: &PaidWith, cause: RefundCause, at: Timestamp) -> Self {
         Self {
             order: order.id.clone(),
@@ -305,12 +296,13 @@ impl RefundEntry {
         }
     }
 
-    /// Its name among the order's entries.
+    /// The sort key of this entry among the entries of its order.
     pub fn name(method: Method, transaction: &str) -> String {
         format!("REFUND#{method}#{transaction}")
     }
 
-    /// Whether the provider is to be asked again now: after a minute, then after twice as long each time, up to an hour.
+    /// Whether to ask the provider again now. The first retry comes after a minute; the delay then doubles with each
+    /// failure, up to an hour.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let Some(tried_at) = self.tried_at else { return now.duration_since(self.at) >= crate::repair::GRACE };
         let minutes = 1_i64 << self.tries.saturating_sub(1).min(6);
@@ -318,12 +310,12 @@ impl RefundEntry {
     }
 }
 
-/// An entry of the ledger that something is still to be done about.
+/// An entry of the ledger with work left to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenEntry {
-    /// Money arrived, and it is not decided what it is for.
+    /// Money arrived, and it is not decided yet whether it pays for its order.
     Pay(PayEntry),
-    /// Money is to go back.
+    /// A refund that the provider has not confirmed yet.
     Refund(RefundEntry),
 }
 
@@ -360,15 +352,19 @@ mod tests {
     }
 
     #[test]
-    fn money_is_kept_once_and_only_for_what_was_asked() {
+    fn money_is_kept_once_and_only_if_it_matches_its_attempt() {
         let alipay = arrived(0, Method::Alipay, "t", 1_000);
         let wechat = arrived(1, Method::Wechat, "t", 500);
         let pending = order(Status::PendingPayment);
         assert_eq!(verdict(&pending, &alipay), MoneyVerdict::Keep);
         assert_eq!(verdict(&pending, &wechat), MoneyVerdict::Keep);
         let closed_attempt = Order { payment: None, ..pending.clone() };
-        assert_eq!(verdict(&closed_attempt, &alipay), MoneyVerdict::Keep, "the whole price, whenever it comes");
-        assert_eq!(verdict(&closed_attempt, &wechat), MoneyVerdict::Return, "its points went back");
+        assert_eq!(
+            verdict(&closed_attempt, &alipay),
+            MoneyVerdict::Keep,
+            "the full price, although the attempt was closed"
+        );
+        assert_eq!(verdict(&closed_attempt, &wechat), MoneyVerdict::Return, "its points were given back");
         assert_eq!(verdict(&order(Status::Closed), &alipay), MoneyVerdict::Revive);
         assert_eq!(verdict(&order(Status::Closed), &wechat), MoneyVerdict::Return);
         for status in [Status::Paid, Status::Refunding, Status::Refunded, Status::Failed] {
@@ -388,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_stays_decided() {
+    fn a_decision_about_a_transaction_is_final() {
         let alipay = arrived(0, Method::Alipay, "t", 1_000);
         for status in Status::ALL {
             let returned = Order { returned: ["t".to_owned()].into(), ..order(status) };
@@ -404,18 +400,18 @@ mod tests {
     }
 
     #[test]
-    fn points_beside_money_are_worth_their_share() {
+    fn points_are_worth_their_share_of_the_price() {
         assert_eq!(money_beside(1_000, None, 0), Some(1_000));
         assert_eq!(money_beside(1_000, None, 1), None);
         assert_eq!(money_beside(1_000, Some(100), 50), Some(500));
         assert_eq!(money_beside(1_000, Some(3), 1), Some(667), "rounded up");
-        assert_eq!(money_beside(1_000, Some(100), 100), None, "nothing left to pay with money");
+        assert_eq!(money_beside(1_000, Some(100), 100), None, "no money left to pay");
         assert_eq!(money_beside(1_000, Some(100), -1), None);
         assert_eq!(money_beside(crate::money::MAX_PRICE, Some(crate::money::MAX_PRICE), 1), Some(999_999_999_999));
     }
 
     #[test]
-    fn a_refund_that_did_not_work_is_tried_less_and_less_often() {
+    fn a_failed_refund_is_retried_with_backoff() {
         let with = PaidWith { method: Method::Alipay, attempt: 0, transaction: "t".into(), amount: 1, points: 0 };
         let entry = |tries, tried_at| RefundEntry {
             order: arrived(0, Method::Alipay, "t", 1).order,

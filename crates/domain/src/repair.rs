@@ -1,5 +1,8 @@
-//! What to do about a holder in a bucket: the heart of reconcile. The bucket is the list of what is still to be done, because
-//! every flow gives the holder up last.
+//! What to do about a holder that is still in its bucket: the core of `reconcile`.
+//!
+//! A holder is an order's entry in a bucket: its units are neither free nor sold. Every flow removes the holder in its
+//! last step. So a flow that crashed has left its holder behind, and the buckets together are the complete list of
+//! unfinished work. `reconcile` walks them every minute and asks [`verdict`] about each holder.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -8,42 +11,57 @@ use crate::claim::{Claim, ClaimState};
 use crate::ids::OrderId;
 use crate::order::{Order, Status};
 
-/// A holder younger than this is still being worked on. Longer than a message takes through the queue on a bad day, so that
-/// a busy queue is not filled with second copies.
+/// A holder younger than this is left alone, because its purchase is probably still in progress. This is longer than a
+/// message usually waits in a busy queue, so that repairs do not add duplicates to a queue that is already slow.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// An order this long past its deadline has lost its schedule: Scheduler fires within 60 seconds.
+/// An order that is still pending this long after its deadline has lost its schedule: EventBridge Scheduler starts its
+/// target within 60 seconds.
 pub const DEADLINE_MARGIN: SignedDuration = SignedDuration::from_secs(90);
 
-/// What to do about a holder.
+/// What `reconcile` does about a holder. Each action is a flow that can run at any time and any number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HolderVerdict {
-    /// Nothing: it is as it should be, or too young to tell.
+    /// Nothing is wrong, or it is too early to know.
     Leave,
-    /// The order message was lost: send it again, for the bucket of this holder.
+    /// The order message was lost. Send it again, with the bucket of this holder.
     SendAgain,
-    /// The deadline's schedule was lost: close the order as timed out.
+    /// The schedule of the payment deadline was lost. Close the order as timed out.
     Close,
-    /// The order is closed or failed, and what follows from that was not finished.
+    /// The order has ended, and a crash interrupted the steps that follow. Repeat them; the last one frees the units.
     FinishClose,
-    /// The order is paid, and its units are not yet counted as sold.
+    /// The order is paid, and a crash interrupted the steps that follow. Count the units as sold.
     Confirm,
-    /// The purchase lost its claim before it became an order: record it as failed and return the units.
+    /// The purchase lost its claim before it became an order. Record the order as FAILED and free the units.
     Fail,
-    /// The order's units are held in another bucket: this hold came late. Return them.
+    /// The order has its units in another bucket, and this is the hold of a delayed request. Free these units.
     Release,
 }
 
-/// Whether a holder is old enough to be looked at.
+/// Whether the holder of this order is old enough to be repaired.
 pub fn is_due(order: &OrderId, now: Timestamp) -> bool {
     now.duration_since(order.pressed_at()) >= GRACE
 }
 
-/// The verdict on the holder `id` of `bucket`, by the order with that id and the buyer's claim on that item.
+/// Decides what to do about the holder `id` in `bucket`, given the order of that id and the buyer's claim on the item.
 ///
-/// While a claim is HELD it may still be moved, and a message may be under way for any bucket that holds its order: none of them is
-/// released, and the message that order-consumer takes first decides. Once the claim is ORDERED, or there is an order, its bucket
-/// does not change any more, and what is held elsewhere came late.
+/// | order | claim | verdict |
+/// |---|---|---|
+/// | (holder younger than [`GRACE`]) | any | [`Leave`](HolderVerdict::Leave) |
+/// | in another bucket | any | [`Release`](HolderVerdict::Release) |
+/// | pending, before its deadline | any | [`Leave`](HolderVerdict::Leave) |
+/// | pending, [`DEADLINE_MARGIN`] past its deadline | any | [`Close`](HolderVerdict::Close) |
+/// | closed, failed or refunded | any | [`FinishClose`](HolderVerdict::FinishClose) |
+/// | paid or refunding | any | [`Confirm`](HolderVerdict::Confirm) |
+/// | none | HELD by this order | [`SendAgain`](HolderVerdict::SendAgain) |
+/// | none | ORDERED or REVIVED by this order, in this bucket | [`SendAgain`](HolderVerdict::SendAgain) |
+/// | none | ORDERED or REVIVED by this order, in another bucket | [`Release`](HolderVerdict::Release) |
+/// | none | none, or of another order | [`Fail`](HolderVerdict::Fail) |
+///
+/// Units may be freed only when no message can still turn them into an order. While the claim is HELD it can move to
+/// another bucket, and a message may be in flight for any bucket that holds the order. So no such holder is released:
+/// the message goes out again, and whichever message order-consumer processes first fixes the bucket. Once the claim is
+/// ORDERED, or the order exists, the bucket is final, and a holder in any other bucket belongs to a delayed request.
 pub fn verdict(
     id: &OrderId,
     bucket: BucketNo,
@@ -59,7 +77,7 @@ pub fn verdict(
         (Some(order), _) => match order.status {
             Status::PendingPayment if now.duration_since(order.pay_by) >= DEADLINE_MARGIN => HolderVerdict::Close,
             Status::PendingPayment => HolderVerdict::Leave,
-            // Of a refunded order too: its units are on sale again, and this hold came late.
+            // A refunded order has given its units back. A holder that is still here was written by a delayed request.
             Status::Closed | Status::Failed | Status::Refunded => HolderVerdict::FinishClose,
             Status::Paid | Status::Refunding => HolderVerdict::Confirm,
         },
@@ -94,7 +112,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_state_of_affairs_has_its_verdict() {
+    fn every_combination_of_order_and_claim_has_its_verdict() {
         let pending = order(Status::PendingPayment);
         let cases = [
             (None, None, 59, HolderVerdict::Leave),

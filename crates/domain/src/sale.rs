@@ -1,4 +1,4 @@
-//! A sale (活动): its set-up, its window, and what an operator may do to it.
+//! A sale (活动): its settings, its phases, and what an operator may do to it.
 
 use std::collections::BTreeMap;
 
@@ -11,48 +11,43 @@ use crate::money::{Currency, MAX_PRICE};
 
 /// The longest name of a sale or an item, in characters.
 pub const MAX_NAME: usize = 128;
-/// The most items in a sale: an edit writes and removes them in one transaction, of at most 100 rows.
+/// The most items in a sale. An edit removes the old items and writes the new ones in one transaction, which DynamoDB
+/// limits to 100 rows.
 pub const MAX_ITEMS: usize = 40;
-/// The most units for one buyer.
 pub const MAX_LIMIT_PER_BUYER: u32 = 100;
-/// The longest sale.
 pub const MAX_SALE: SignedDuration = SignedDuration::from_hours(24 * 31);
-/// How long a buyer may take to pay, unless the sale says otherwise.
+/// The default time that a buyer has to pay.
 pub const DEFAULT_PAYMENT_WINDOW_S: u32 = 15 * 60;
-/// The longest payment window.
 pub const MAX_PAYMENT_WINDOW_S: u32 = 24 * 60 * 60;
-/// The longest cool-down of a buyer between two presses.
+/// The longest cool-down between two purchase requests of one buyer.
 pub const MAX_COOLDOWN_MS: u32 = 60_000;
 
-/// What an operator has done with a sale. What buyers see also depends on the time: see [`Phase`].
+/// The state that an operator has put a sale into. What buyers see also depends on the time: see [`Phase`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SaleState {
-    /// Being set up; everything can be changed.
+    /// The sale is being set up, and everything can be changed.
     Draft,
-    /// Stock is laid out; it sells from its start to its end.
+    /// The buckets exist. The sale sells from its start to its end.
     Ready,
-    /// Selling is stopped for now.
+    /// Selling is stopped and can be resumed.
     Paused,
-    /// Selling is over for good.
+    /// Selling has ended and cannot be resumed.
     Closed,
 }
 
-/// What an operator can do to a sale.
+/// A change of state that an operator can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaleChange {
-    /// Lay out the stock.
+    /// Create the buckets of every item (预热).
     Preheat,
-    /// Stop selling for now.
     Pause,
-    /// Sell again.
     Resume,
-    /// Stop selling for good.
     Close,
 }
 
 impl SaleState {
-    /// The state after a change; `None`: not possible. A change that was made already is no error.
+    /// The state after a change, or `None` if the change is not allowed. Repeating a change is not an error.
     pub fn after(self, change: SaleChange) -> Option<SaleState> {
         use SaleChange::{Close, Pause, Preheat, Resume};
         use SaleState::{Closed, Draft, Paused, Ready};
@@ -69,34 +64,29 @@ impl SaleState {
     }
 }
 
-/// A sale.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sale {
-    /// Its id.
     #[serde(rename = "sale")]
     pub id: SaleId,
-    /// Its name.
     pub name: String,
-    /// Nobody buys before this …
+    /// The first moment at which buyers can buy.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub starts_at: Timestamp,
-    /// … or from this on.
+    /// The moment from which buyers can no longer buy.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub ends_at: Timestamp,
-    /// How long a buyer may take to pay.
+    /// How long a buyer has to pay.
     pub payment_window_s: u32,
-    /// What the operator has done with it.
     pub state: SaleState,
-    /// A buyer may press again after so long; 0 is at once.
+    /// How long a buyer waits between two purchase requests. 0 turns this limit off.
     #[serde(default)]
     pub buyer_cooldown_ms: u32,
-    /// Presses a second for one item that each running function lets through.
+    /// How many purchase requests a second for one item each running function lets through. `None` is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_rate_per_second: Option<u32>,
-    /// Grows with every change, so that two operators do not overwrite each other.
+    /// Grows with every change. A write names the version it is based on, so two operators cannot overwrite each other.
     pub version: u64,
-    /// When it was last changed.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub changed_at: Timestamp,
 }
@@ -105,62 +95,52 @@ pub struct Sale {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
-    /// Its id.
     #[serde(rename = "item")]
     pub id: ItemId,
-    /// Its name.
     pub name: String,
-    /// What one unit costs in this sale, in minor units.
+    /// The price of one unit in this sale, in minor units.
     pub price: i64,
-    /// What it costs otherwise.
+    /// The price outside of this sale, in minor units.
     pub original_price: i64,
-    /// The currency of both.
     pub currency: Currency,
-    /// Units to begin with.
+    /// The units at the start, before any restock.
     pub stock: u32,
-    /// The most units for one buyer.
     pub limit_per_buyer: u32,
-    /// What one unit costs in points, if it can be had for points.
+    /// The price of one unit in points, if it can be paid with points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points_price: Option<i64>,
-    /// The units on sale; empty until the sale is preheated.
+    /// All units as segments of buckets. Empty until the sale is preheated.
     #[serde(default)]
     pub layout: Layout,
-    /// Buckets known to have been laid out, from the first: where preheating goes on. Every bucket below this was laid out once;
-    /// one that is missing there is never laid out again.
+    /// How many buckets are known to have been created, counted from the first: preheating resumes here. A bucket below
+    /// this number that is missing is never created again, because units of it may have been sold.
     #[serde(default)]
     pub laid_out: u32,
 }
 
-/// A sale with its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaleWithItems {
-    /// The sale.
     pub sale: Sale,
-    /// Its items.
     pub items: BTreeMap<ItemId, Item>,
 }
 
-/// What a sale is to buyers at a moment.
+/// What buyers see of a sale at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Phase {
-    /// Being set up.
     Draft,
-    /// Will open at its start.
+    /// The start is in the future.
     Scheduled,
-    /// Selling.
     Open,
-    /// Stopped for now.
     Paused,
-    /// Its end has passed.
+    /// The end has passed.
     Ended,
-    /// Stopped for good.
+    /// An operator has ended the sale.
     Closed,
 }
 
 impl Sale {
-    /// What it is to buyers at a moment. The start belongs to the sale, the end does not.
+    /// The phase at `now`. The sale includes its start and excludes its end.
     pub fn phase(&self, now: Timestamp) -> Phase {
         match self.state {
             SaleState::Draft => Phase::Draft,
@@ -173,16 +153,16 @@ impl Sale {
     }
 }
 
-/// What is wrong with a field, in words for the person who filled it in.
+/// What is wrong with a field, for the person who filled it in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// Which field, as `items[0].price`.
+    /// The path of the field, such as `items[0].price`.
     pub field: String,
-    /// What it must be.
+    /// What the value must be: "must be ...".
     pub why: String,
 }
 
-/// Everything that is wrong with a sale's set-up; empty: nothing.
+/// All errors in the settings of a sale. Empty if there are none.
 pub fn check(sale: &Sale, items: &[Item]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut require = |ok: bool, field: String, why: &str| {
@@ -232,8 +212,8 @@ pub fn check(sale: &Sale, items: &[Item]) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a sale that has been preheated may be set up as `items` now: what is on sale stays as it is, because buyers
-/// have seen it, orders carry it and stock is laid out for it. Only names may change.
+/// Whether `items` may replace the items of a sale that was preheated. Only names may change: buyers have seen the
+/// prices, orders contain them, and buckets exist for the stock.
 pub fn same_goods(before: &BTreeMap<ItemId, Item>, items: &[Item]) -> bool {
     let goods = |item: &Item| {
         (item.price, item.original_price, item.currency.clone(), item.stock, item.limit_per_buyer, item.points_price)
@@ -281,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_belongs_to_the_sale_and_the_end_does_not() {
+    fn a_sale_includes_its_start_and_excludes_its_end() {
         let phase = |at: &str| sale(SaleState::Ready).phase(at.parse().unwrap());
         assert_eq!(phase("2026-11-10T23:59:59Z"), Phase::Scheduled);
         assert_eq!(phase("2026-11-11T00:00:00Z"), Phase::Open);
@@ -290,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_sale_is_paused_only_while_it_would_sell() {
+    fn a_paused_sale_is_shown_as_paused_only_between_start_and_end() {
         let phase = |at: &str| sale(SaleState::Paused).phase(at.parse().unwrap());
         assert_eq!(phase("2026-11-11T00:30:00Z"), Phase::Paused);
         assert_eq!(phase("2026-11-11T02:00:00Z"), Phase::Ended);
     }
 
     #[test]
-    fn a_change_made_twice_is_the_change_made_once() {
+    fn repeating_a_change_has_no_effect() {
         for state in [SaleState::Draft, SaleState::Ready, SaleState::Paused, SaleState::Closed] {
             for change in [SaleChange::Preheat, SaleChange::Pause, SaleChange::Resume, SaleChange::Close] {
                 if let Some(after) = state.after(change) {
@@ -308,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_field_is_named() {
+    fn every_invalid_field_is_named() {
         let good = sale(SaleState::Draft);
         assert_eq!(check(&good, &[item("a"), item("b")]), []);
         let bad = Sale { name: String::new(), ends_at: good.starts_at, payment_window_s: 0, ..good };
@@ -330,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn goods_on_sale_stay_as_they_are() {
+    fn only_names_may_change_after_preheating() {
         let before = [("a".parse().unwrap(), item("a"))].into();
         assert!(same_goods(&before, &[Item { name: "New name".into(), ..item("a") }]));
         assert!(!same_goods(&before, &[Item { price: 1, ..item("a") }]));

@@ -1,36 +1,38 @@
-//! A ticket opens one WebSocket, once. It is what a browser can put into a URL instead of its token, which must not stand in logs.
+//! Tickets: a ticket opens one WebSocket, once.
+//!
+//! A browser cannot send its token in a header when it opens a WebSocket, and a token in the URL would end up in access
+//! logs. So it exchanges the token for a ticket, which is useless after it was used.
 
 use jiff::SignedDuration;
 use sha2::{Digest as _, Sha256};
 
 use crate::ids::{base32, from_base32};
 
-/// How long a ticket is good: long enough to connect over a slow line.
+/// How long a ticket is valid: long enough to connect over a slow network.
 pub const GOOD_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// A ticket: 128 random bits. Knowing it is being its buyer, so it has no `Debug` and no `Display`.
+/// 128 random bits. A ticket is a credential, so it has neither `Debug` nor `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket(String);
 
 impl Ticket {
     const LENGTH: u32 = 26;
 
-    /// A ticket of these random bits.
     pub fn new(random: u128) -> Self {
         Self(base32(random, Self::LENGTH))
     }
 
-    /// Reads a ticket; `None`: no ticket looks like this.
+    /// `None` when the text cannot be a ticket.
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == 26 && from_base32(text).is_some()).then(|| Self(text.to_owned()))
     }
 
-    /// The text, for its buyer alone.
+    /// The text of the ticket. Give it only to its buyer.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is kept of it: enough to know it again, not enough to use it.
+    /// What the store keeps: enough to recognise the ticket, not enough to use it.
     pub fn digest(&self) -> String {
         let digest = Sha256::digest(self.0.as_bytes());
         let bits = digest.iter().take(16).fold(0_u128, |bits, byte| (bits << 8) | u128::from(*byte));
@@ -43,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_read_as_it_was_written_and_not_kept() {
+    fn a_ticket_parses_back_and_its_digest_does_not_reveal_it() {
         let ticket = Ticket::new(u128::MAX / 3);
         assert_eq!(ticket.reveal().len(), 26);
         assert!(Ticket::parse(ticket.reveal()) == Some(ticket.clone()));

@@ -1,4 +1,4 @@
-//! Bodies: strict JSON, small, and every mistake named.
+//! Request bodies: small, strict JSON. Every mistake is answered with the name of its field.
 
 use std::marker::PhantomData;
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Deserializer};
 
 use crate::problem::{Code, Problem};
 
-/// The largest body of a buyer's request: a hundred times what any of them needs.
+/// The largest body of a buyer's request: about a hundred times what any of them needs.
 pub const SMALL: usize = 16 * 1024;
-/// The largest body of an operator's request: a sale of 40 items with the longest names is some 30 KB.
+/// The largest body of an operator's request. A sale of 40 items with the longest names takes about 30 KB.
 pub const LARGE: usize = 64 * 1024;
-/// The longest explanation: it quotes what the client sent.
+/// The longest explanation in characters. An explanation may quote what the client sent.
 const MAX_WHY: usize = 200;
 
-/// A JSON object. What serde derives for a struct also takes an array of its fields' values; this does not.
+/// A JSON object. A derived `Deserialize` also accepts an array of the field values; this type does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfMap<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for OfMap<T> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
             type Value = Object<T>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -35,26 +35,26 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(Object)
             }
         }
-        deserializer.deserialize_map(OfMap(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
 
-/// The bytes of a request's body, as they were sent, of at most `limit`.
+/// The bytes of a request's body exactly as they were sent, or a problem if there are more than `limit`.
 pub fn raw(request: &Request, limit: usize) -> Result<&[u8], Problem> {
     let bytes: &[u8] = match request.body() {
         Body::Empty => &[],
         Body::Text(text) => text.as_bytes(),
         Body::Binary(bytes) => bytes,
-        // A kind of body that this version does not know has nothing to read.
+        // `Body` is non-exhaustive. A kind that this version does not know has nothing to read.
         _ => &[],
     };
     if bytes.len() > limit {
-        return Err(Problem::new(Code::TooLarge, format!("a body may have {limit} bytes at the most")));
+        return Err(Problem::new(Code::TooLarge, format!("a body may have at most {limit} bytes")));
     }
     Ok(bytes)
 }
 
-/// Reads a request's body of at most `limit` bytes as `T`, which denies unknown fields.
+/// Parses a request's body of at most `limit` bytes as `T`, which should deny unknown fields.
 pub fn parse<T: DeserializeOwned>(request: &Request, limit: usize) -> Result<T, Problem> {
     let bytes = raw(request, limit)?;
     if let Some(kind) = request.headers().get(CONTENT_TYPE)
@@ -67,8 +67,8 @@ pub fn parse<T: DeserializeOwned>(request: &Request, limit: usize) -> Result<T, 
     }
     match serde_json::from_slice::<Object<T>>(bytes) {
         Ok(Object(value)) => Ok(value),
-        // Only a mistake is worth reading again with an eye on where it is.
-        Err(error) => Err(mistake::<T>(bytes, &error)),
+        // Only an invalid body is parsed a second time, to find out where the mistake is.
+        Err(error) => Err(explain::<T>(bytes, &error)),
     }
 }
 
@@ -77,40 +77,40 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-fn mistake<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
+fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
     let path = match serde_path_to_error::deserialize::<_, Object<T>>(reader) {
         Err(error) => error.path().to_string(),
-        // Something follows the object.
+        // The object is valid, and something follows it.
         Ok(_) => String::new(),
     };
-    // A question mark stands for a name that did not come to an end.
+    // serde_path_to_error writes a question mark for a name that is cut off.
     let path = path.trim_end_matches('?').trim_end_matches('.');
-    let said = error.to_string();
-    // serde names a field that is missing or too many in its words and the object around it in the path.
+    let text = error.to_string();
+    // For a missing, unknown or duplicate field the path is that of the object around it, and the text names the field.
     let named = ["missing field `", "unknown field `", "duplicate field `"]
         .iter()
-        .find_map(|before| said.strip_prefix(before)?.split('`').next());
+        .find_map(|before| text.strip_prefix(before)?.split('`').next());
     let field = match (path, named) {
         ("", None) => "body".to_owned(),
         ("", Some(name)) => name.to_owned(),
         (path, Some(name)) if path.rsplit('.').next() != Some(name) => format!("{path}.{name}"),
         (path, _) => path.to_owned(),
     };
-    Problem::invalid(shortened(&field), shortened(&why(&said)))
+    Problem::invalid(shortened(&field), shortened(&reason(&text)))
 }
 
-/// serde's words, for people who do not know Rust.
-fn why(said: &str) -> String {
-    let said = said.rsplit_once(" at line ").map_or(said, |(before, _)| before);
-    if said.starts_with("missing field") {
+/// Translates an error text of serde for readers who do not know Rust.
+fn reason(text: &str) -> String {
+    let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
+    if text.starts_with("missing field") {
         return "is missing".to_owned();
     }
-    if said.starts_with("duplicate field") {
-        return "is there more than once".to_owned();
+    if text.starts_with("duplicate field") {
+        return "occurs more than once".to_owned();
     }
-    if let Some(known) = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once("expected ")) {
-        return format!("is not a field here: expected {}", known.1);
+    if let Some((_, known)) = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once("expected ")) {
+        return format!("is not a known field: expected {known}");
     }
     let in_words = [
         ("a nonzero u32", "a whole number from 1 to 4294967295"),
@@ -118,11 +118,11 @@ fn why(said: &str) -> String {
         ("i64", "a whole number"),
     ];
     for (rust, words) in in_words {
-        if let Some(before) = said.strip_suffix(&format!("expected {rust}")) {
+        if let Some(before) = text.strip_suffix(&format!("expected {rust}")) {
             return format!("{before}expected {words}");
         }
     }
-    said.to_owned()
+    text.to_owned()
 }
 
 fn shortened(text: &str) -> String {
@@ -158,7 +158,7 @@ mod tests {
         lambda_http::http::Request::post("/").header("content-type", "application/json").body(body.into()).unwrap()
     }
 
-    fn said(body: &str) -> (String, String) {
+    fn field_and_reason(body: &str) -> (String, String) {
         let problem = parse::<Form>(&request(body), SMALL).unwrap_err();
         assert_eq!(problem.code, Code::Invalid, "{body}");
         let error = problem.errors.into_iter().next().unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_body_is_read() {
+    fn a_valid_body_is_parsed() {
         let form: Form = parse(&request(r#"{"quantity": 2}"#), SMALL).unwrap();
         assert_eq!(form.quantity.get(), 2);
         let form: Form = parse(&request(br#" {"quantity": 3} "#.to_vec()), SMALL).unwrap();
@@ -174,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_named_and_none_is_ours() {
+    fn every_mistake_in_a_body_names_its_field() {
         let whole = "a whole number from 1 to 4294967295";
         let cases = [
             ("{}", "quantity", "is missing"),
-            (r#"{"quantity": 1, "userId": "x"}"#, "userId", "is not a field here: expected one of"),
-            (r#"{"quantity": 1, "quantity": 2}"#, "quantity", "is there more than once"),
+            (r#"{"quantity": 1, "userId": "x"}"#, "userId", "is not a known field: expected one of"),
+            (r#"{"quantity": 1, "quantity": 2}"#, "quantity", "occurs more than once"),
             (r#"{"quantity": 0}"#, "quantity", whole),
             (r#"{"quantity": -1}"#, "quantity", whole),
             (r#"{"quantity": 1.5}"#, "quantity", whole),
@@ -196,7 +196,11 @@ mod tests {
                 "itemId must be 1 to 32",
             ),
             (r#"{"quantity": 1, "items": [{"itemId": "a"}]}"#, "items[0].stock", "is missing"),
-            (r#"{"quantity": 1, "items": [{"itemId": "a", "stock": 1, "x": 1}]}"#, "items[0].x", "is not a field here"),
+            (
+                r#"{"quantity": 1, "items": [{"itemId": "a", "stock": 1, "x": 1}]}"#,
+                "items[0].x",
+                "is not a known field",
+            ),
             (r#"{"quantity": 1, "items": [["a", 1]]}"#, "items[0]", "a JSON object"),
             (r#"{"quantity": 1, "items": [{"itemId": "a", "stock": -1}]}"#, "items[0].stock", "from 0 to"),
             ("[1]", "body", "a JSON object"),
@@ -208,14 +212,14 @@ mod tests {
             (r#"{"quantity": NaN}"#, "quantity", "expected value"),
         ];
         for (body, field, why) in cases {
-            let (said_field, said_why) = said(body);
-            assert_eq!(said_field, field, "{body}: {said_why}");
-            assert!(said_why.contains(why), "{body}: {said_why}");
+            let (actual_field, reason) = field_and_reason(body);
+            assert_eq!(actual_field, field, "{body}: {reason}");
+            assert!(reason.contains(why), "{body}: {reason}");
         }
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_invalid() {
+    fn bytes_that_are_not_utf_8_are_invalid() {
         let bytes = b"{\"quantity\": 1, \"items\": [{\"itemId\": \"\xff\", \"stock\": 1}]}".to_vec();
         assert_eq!(parse::<Form>(&request(bytes), SMALL).unwrap_err().code, Code::Invalid);
     }
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_body_is_not_even_parsed() {
+    fn a_body_above_the_limit_is_refused_before_it_is_parsed() {
         let fits = format!("{{\"quantity\": 1}}{}", " ".repeat(SMALL - 15));
         assert_eq!(fits.len(), SMALL);
         assert!(parse::<Form>(&request(fits.clone()), SMALL).is_ok());
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_is_json() {
+    fn only_json_content_types_are_accepted() {
         for (kind, fine) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),
@@ -252,11 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_short() {
-        let (field, why) = said(&format!("{{\"quantity\": \"{}\"}}", "x".repeat(10_000)));
+    fn quotes_of_the_body_are_cut_short() {
+        let (field, why) = field_and_reason(&format!("{{\"quantity\": \"{}\"}}", "x".repeat(10_000)));
         assert_eq!(field, "quantity");
         assert!(why.chars().count() <= MAX_WHY + 1);
-        let (field, _) = said(&format!("{{\"quantity\": 1, \"{}\": 1}}", "ü".repeat(5_000)));
+        let (field, _) = field_and_reason(&format!("{{\"quantity\": 1, \"{}\": 1}}", "ü".repeat(5_000)));
         assert!(field.chars().count() <= MAX_WHY + 1);
     }
 }

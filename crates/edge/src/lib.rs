@@ -1,7 +1,8 @@
-//! Where HTTP ends: requests become names and forms of the domain, and answers and refusals become JSON.
+//! The HTTP layer: requests become values of the domain, and results and refusals become JSON.
 //!
-//! Whatever a client sends, the answer is one of the contract's: a mistake of theirs is a problem that says which field and
-//! why, never an error of ours. Codes and statuses are in one enum, and every refusal of a flow is mapped in one match.
+//! Every answer is one that `web/openapi.yaml` documents. A mistake in a request is answered with a problem that names
+//! the field and the reason; it never becomes a server error. Codes and statuses are defined in one enum
+//! ([`problem::Code`]), and each flow's refusals are mapped in one total match ([`refusals`]).
 
 pub mod body;
 pub mod order;

@@ -1,4 +1,4 @@
-//! An order as its buyer gets it: asked for, or pushed. A field that has no value is null, never left out.
+//! An order as JSON for its buyer, in answers and in pushed updates. A field without a value is null, never left out.
 
 use domain::Timestamp;
 use domain::ids::PaymentNumber;
@@ -29,7 +29,7 @@ pub struct OrderJson<'a> {
     payment: Option<OpenPaymentJson>,
 }
 
-/// The payment that can be made now.
+/// The payment that the buyer can make now.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct OpenPaymentJson {
@@ -40,7 +40,7 @@ struct OpenPaymentJson {
 }
 
 impl OpenPaymentJson {
-    /// None while one is being closed: it is not to be made any more.
+    /// `None` while the payment is being closed: the buyer should no longer make it.
     fn of(order: &Order) -> Option<Self> {
         let open = order.payment.as_ref().filter(|open| order.status == Status::PendingPayment && !open.closing)?;
         let attempt = order.attempts.get(usize::from(open.attempt))?;
@@ -54,7 +54,6 @@ impl OpenPaymentJson {
 }
 
 impl<'a> OrderJson<'a> {
-    /// As its buyer sees it.
     pub fn of(view: &'a OrderView) -> Self {
         match view {
             OrderView::Order(order) => Self::made(order),
@@ -62,7 +61,7 @@ impl<'a> OrderJson<'a> {
         }
     }
 
-    /// An order that has been made.
+    /// An order that exists, as opposed to a queued purchase.
     pub fn made(order: &'a Order) -> Self {
         Self {
             order_id: order.id.as_str(),
@@ -158,19 +157,20 @@ mod tests {
         assert_eq!(
             json_of(closed),
             json!({
-                "orderId": id(), "version": 2_002, "saleId": "s1", "itemId": "phone", "itemName": "Phone", "quantity": 2,
-                "amount": 139_800, "currency": "CNY", "pointsPrice": null, "status": "CLOSED", "reason": "TIMED_OUT",
+                "orderId": id(), "version": 2_002, "saleId": "s1", "itemId": "phone", "itemName": "Phone",
+                "quantity": 2, "amount": 139_800, "currency": "CNY", "pointsPrice": null,
+                "status": "CLOSED", "reason": "TIMED_OUT",
                 "payBy": "2026-11-11T00:15:00.25Z", "createdAt": "2026-11-11T00:00:00.25Z", "paidAt": null,
                 "refundedAt": null, "payment": null,
             }),
-            "and nothing of buckets, buyers and traces"
+            "buckets, buyers and traces are not shown"
         );
         let refunded = json_of(Order { refunded_at: Some(at("2026-11-12T00:00:00Z")), ..order(Status::Refunded) });
         assert_eq!(refunded["refundedAt"], "2026-11-12T00:00:00Z");
     }
 
     #[test]
-    fn an_open_payment_is_shown_until_somebody_begins_to_close_it() {
+    fn an_open_payment_is_shown_until_a_flow_starts_to_close_it() {
         let open = OpenPayment {
             attempt: 1,
             started_at: at("2026-11-11T00:01:00Z"),

@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 `application/problem+json` with a stable code.
+//! Errors for clients: RFC 9457 `application/problem+json` with a stable code.
 
 use std::borrow::Cow;
 
@@ -11,49 +11,44 @@ use lambda_http::{Body, Response};
 use serde::Serialize;
 use store::StoreError;
 
-/// Every code there is. A client acts on the code; words may change.
+/// The code of a problem. Clients act on the code; titles and details may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// No verified token.
+    /// The request has no verified token.
     Unauthenticated,
-    /// A token that does not allow this.
+    /// The token does not have the scope that the route requires.
     Forbidden,
-    /// No such path or method.
+    /// The path or the method does not exist.
     NotFound,
-    /// No such sale.
     UnknownSale,
-    /// No such item in the sale.
     UnknownItem,
-    /// No such order of this buyer's.
+    /// The buyer has no order with this id. Another buyer's order is answered in the same way.
     UnknownOrder,
-    /// The sale has not started.
     NotStarted,
-    /// The sale is over.
+    /// The sale has ended or was closed.
     Ended,
-    /// The sale is stopped for now.
     Paused,
-    /// Nothing is free for this quantity.
+    /// No bucket has enough free units for the quantity.
     SoldOut,
-    /// The buyer has a live order of this item.
+    /// The buyer has a live order for this item.
     DuplicateOrder,
-    /// More than one buyer may have.
+    /// The quantity is above the item's limit per buyer.
     LimitExceeded,
-    /// Not possible as things stand.
+    /// The sale or the order is in a state that does not allow the request.
     WrongState,
-    /// The idempotency key was used for something else.
+    /// The idempotency key was used for a different request.
     IdempotencyMismatch,
-    /// The request is not valid.
+    /// A field, a header or the body is not valid.
     Invalid,
     /// The body is too large.
     TooLarge,
-    /// Too fast.
+    /// The buyer or the item has reached a rate limit.
     RateLimited,
-    /// Not possible right now.
+    /// The request failed for a reason that may pass. Retrying it is safe.
     Unavailable,
 }
 
 impl Code {
-    /// All of them.
     pub const ALL: [Code; 18] = [
         Self::Unauthenticated,
         Self::Forbidden,
@@ -75,69 +70,67 @@ impl Code {
         Self::Unavailable,
     ];
 
-    /// As it is sent.
+    /// The text that is sent.
     pub fn as_str(self) -> &'static str {
-        self.described().0
+        self.description().0
     }
 
-    /// The HTTP status it goes with.
     pub fn status(self) -> StatusCode {
-        self.described().1
+        self.description().1
     }
 
-    /// What it means, in a few words that are the same every time.
+    /// A short summary that is the same for every problem with this code.
     pub fn title(self) -> &'static str {
-        self.described().2
+        self.description().2
     }
 
-    fn described(self) -> (&'static str, StatusCode, &'static str) {
+    fn description(self) -> (&'static str, StatusCode, &'static str) {
         match self {
-            Self::Unauthenticated => ("UNAUTHENTICATED", StatusCode::UNAUTHORIZED, "Sign in first"),
-            Self::Forbidden => ("FORBIDDEN", StatusCode::FORBIDDEN, "Not allowed"),
-            Self::NotFound => ("NOT_FOUND", StatusCode::NOT_FOUND, "No such resource"),
-            Self::UnknownSale => ("UNKNOWN_SALE", StatusCode::NOT_FOUND, "No such sale"),
-            Self::UnknownItem => ("UNKNOWN_ITEM", StatusCode::NOT_FOUND, "No such item"),
-            Self::UnknownOrder => ("UNKNOWN_ORDER", StatusCode::NOT_FOUND, "No such order"),
+            Self::Unauthenticated => ("UNAUTHENTICATED", StatusCode::UNAUTHORIZED, "Authentication required"),
+            Self::Forbidden => ("FORBIDDEN", StatusCode::FORBIDDEN, "Permission denied"),
+            Self::NotFound => ("NOT_FOUND", StatusCode::NOT_FOUND, "Resource not found"),
+            Self::UnknownSale => ("UNKNOWN_SALE", StatusCode::NOT_FOUND, "Sale not found"),
+            Self::UnknownItem => ("UNKNOWN_ITEM", StatusCode::NOT_FOUND, "Item not found"),
+            Self::UnknownOrder => ("UNKNOWN_ORDER", StatusCode::NOT_FOUND, "Order not found"),
             Self::NotStarted => ("NOT_STARTED", StatusCode::CONFLICT, "The sale has not started"),
-            Self::Ended => ("ENDED", StatusCode::CONFLICT, "The sale is over"),
+            Self::Ended => ("ENDED", StatusCode::CONFLICT, "The sale has ended"),
             Self::Paused => ("PAUSED", StatusCode::CONFLICT, "The sale is paused"),
             Self::SoldOut => ("SOLD_OUT", StatusCode::CONFLICT, "Sold out"),
-            Self::DuplicateOrder => ("DUPLICATE_ORDER", StatusCode::CONFLICT, "There is an order already"),
-            Self::LimitExceeded => ("LIMIT_EXCEEDED", StatusCode::CONFLICT, "More than one buyer may have"),
-            Self::WrongState => ("WRONG_STATE", StatusCode::CONFLICT, "Not possible as things stand"),
+            Self::DuplicateOrder => ("DUPLICATE_ORDER", StatusCode::CONFLICT, "An order for this item already exists"),
+            Self::LimitExceeded => ("LIMIT_EXCEEDED", StatusCode::CONFLICT, "Quantity exceeds the limit per buyer"),
+            Self::WrongState => ("WRONG_STATE", StatusCode::CONFLICT, "Not possible in the current state"),
             Self::IdempotencyMismatch => {
-                ("IDEMPOTENCY_MISMATCH", StatusCode::UNPROCESSABLE_ENTITY, "The key was used for another request")
+                ("IDEMPOTENCY_MISMATCH", StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused")
             }
-            Self::Invalid => ("INVALID", StatusCode::BAD_REQUEST, "The request is not valid"),
-            Self::TooLarge => ("TOO_LARGE", StatusCode::PAYLOAD_TOO_LARGE, "The request is too large"),
+            Self::Invalid => ("INVALID", StatusCode::BAD_REQUEST, "Invalid request"),
+            Self::TooLarge => ("TOO_LARGE", StatusCode::PAYLOAD_TOO_LARGE, "Request body too large"),
             Self::RateLimited => ("RATE_LIMITED", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
-            Self::Unavailable => ("UNAVAILABLE", StatusCode::SERVICE_UNAVAILABLE, "Not possible right now"),
+            Self::Unavailable => ("UNAVAILABLE", StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable"),
         }
     }
 }
 
-/// A problem to be answered.
+/// An error answer.
 #[derive(Debug)]
 pub struct Problem {
-    /// Which.
     pub code: Code,
-    /// This time's circumstances, and what to do, in words.
+    /// What happened in this request, and what the client can do about it.
     pub detail: Cow<'static, str>,
-    /// The order that is in the way.
+    /// The order that prevents the request, or that it is about.
     pub order_id: Option<OrderId>,
-    /// What a smaller quantity could perhaps still get.
+    /// SOLD_OUT: a smaller quantity that may still be available.
     pub available: Option<u32>,
-    /// The most units for one buyer.
+    /// LIMIT_EXCEEDED: the limit per buyer.
     pub limit: Option<u32>,
-    /// Seconds after which to try again.
+    /// How many seconds the client waits before it retries.
     pub retry_after_s: Option<u32>,
-    /// Fields that must be different.
+    /// INVALID: the fields that are not valid.
     pub errors: Vec<FieldError>,
-    /// What really happened: for the log, never for the client.
+    /// The underlying error. It is logged and never sent to the client.
     pub(crate) cause: Option<Box<FlowError>>,
 }
 
-/// A problem as it is sent.
+/// A problem as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Sent<'a> {
@@ -159,7 +152,6 @@ struct Sent<'a> {
 }
 
 impl Problem {
-    /// A problem.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -167,19 +159,19 @@ impl Problem {
             order_id: None,
             available: None,
             limit: None,
-            // A client that is told to come back is always told when.
+            // A client that is asked to retry always learns when.
             retry_after_s: matches!(code, Code::RateLimited | Code::Unavailable).then_some(1),
             errors: Vec::new(),
             cause: None,
         }
     }
 
-    /// One field that must be different.
+    /// A problem with one field that is not valid.
     pub fn invalid(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::fields(vec![FieldError { field: field.into(), why: why.into() }])
     }
 
-    /// Fields that must be different.
+    /// A problem with several fields that are not valid.
     pub fn fields(errors: Vec<FieldError>) -> Self {
         let detail = match errors.first() {
             Some(first) => format!("{}: {}", first.field, first.why),
@@ -188,40 +180,36 @@ impl Problem {
         Self { errors, ..Self::new(Code::Invalid, detail) }
     }
 
-    /// The same, about an order.
+    /// Adds the order that the problem is about.
     pub fn about(self, order: OrderId) -> Self {
         Self { order_id: Some(order), ..self }
     }
 
-    /// No such path or method.
     pub fn not_found() -> Self {
-        Self::new(Code::NotFound, "there is nothing at this path and method")
+        Self::new(Code::NotFound, "no resource exists at this path and method")
     }
 
-    /// No such sale.
     pub fn unknown_sale() -> Self {
-        Self::new(Code::UnknownSale, "there is no such sale")
+        Self::new(Code::UnknownSale, "no sale has this id")
     }
 
-    /// No such item.
     pub fn unknown_item() -> Self {
-        Self::new(Code::UnknownItem, "there is no such item in this sale")
+        Self::new(Code::UnknownItem, "no item of this sale has this id")
     }
 
-    /// No such order.
     pub fn unknown_order() -> Self {
-        Self::new(Code::UnknownOrder, "you have no order of this number")
+        Self::new(Code::UnknownOrder, "you have no order with this id")
     }
 
-    /// The answer. What really happened is logged here, once.
+    /// The HTTP response. The underlying error is logged here and nowhere else.
     pub fn respond(self, trace: Option<&str>) -> Response<Body> {
         if let Some(error) = &self.cause {
             let code = self.code.as_str();
             let order_id = self.order_id.as_ref().map(tracing::field::display);
             if error.may_pass() {
-                tracing::warn!(order_id, %error, code, trace, "a request was not carried out");
+                tracing::warn!(order_id, %error, code, trace, "request failed, and a retry may succeed");
             } else {
-                tracing::error!(order_id, %error, code, trace, "a request cannot be carried out");
+                tracing::error!(order_id, %error, code, trace, "request failed, and a retry will not succeed");
             }
         }
         let body = serde_json::to_string(&self.sent()).unwrap_or_default();
@@ -252,7 +240,7 @@ impl Problem {
     }
 }
 
-/// Whatever the database or the queue said, the client is told to come back; every write is safe to repeat.
+/// A failure of the database or the queue is always answered with UNAVAILABLE: every write is safe to repeat.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         FlowError::from(error).into()
@@ -261,7 +249,7 @@ impl From<StoreError> for Problem {
 
 impl From<FlowError> for Problem {
     fn from(error: FlowError) -> Self {
-        let problem = Self::new(Code::Unavailable, "this is not possible right now: try again in a moment");
+        let problem = Self::new(Code::Unavailable, "the request could not be completed: try again in a moment");
         Self { cause: Some(Box::new(error)), ..problem }
     }
 }
@@ -277,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_and_statuses_are_those_of_the_contract() {
+    fn codes_and_statuses_match_the_api_contract() {
         let table: Vec<(u16, &str)> = Code::ALL.iter().map(|code| (code.status().as_u16(), code.as_str())).collect();
         assert_eq!(
             table,
@@ -327,14 +315,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_fields_are_named() {
+    fn invalid_fields_are_named() {
         let sent = body(&Problem::invalid("quantity", "must be 1 or more").respond(None));
         assert_eq!(sent["errors"], json!([{"field": "quantity", "why": "must be 1 or more"}]));
         assert_eq!(sent["detail"], "quantity: must be 1 or more");
     }
 
     #[test]
-    fn what_the_database_said_is_not_shown() {
+    fn an_error_of_the_database_is_not_shown_to_the_client() {
         let error = StoreError::Permanent { operation: "hold stock", detail: "arn:aws:secret is not allowed".into() };
         let response = Problem::from(error).respond(Some("1-2-3"));
         assert_eq!(response.status(), 503);

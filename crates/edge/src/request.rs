@@ -1,4 +1,4 @@
-//! Who asks, for what path, under which key and trace.
+//! What handlers read from a request besides its body: the buyer, the path, the idempotency key and the trace.
 
 use domain::ids::{Buyer, IdempotencyKey};
 use lambda_http::http::Method;
@@ -7,23 +7,24 @@ use lambda_http::{Request, RequestExt};
 
 use crate::problem::{Code, Problem};
 
-/// The scope that an operator's token must have.
+/// The scope that an operator's token must contain.
 pub const ADMIN_SCOPE: &str = "seckill/admin";
 
-/// The longest trace that is passed on: X-Ray's roots have 35 characters.
+/// The longest trace id that is accepted. X-Ray's have 35 characters.
 const MAX_TRACE: usize = 64;
 
-/// The buyer: who the verified token says, never who the request says.
+/// The buyer, from the verified token. Nothing that the client writes into the request can change it.
 pub fn buyer(request: &Request) -> Result<Buyer, Problem> {
-    let unauthenticated = || Problem::new(Code::Unauthenticated, "a verified token with a subject is needed");
+    let unauthenticated = || Problem::new(Code::Unauthenticated, "a verified token with a subject is required");
     let sub = claim(request, "sub").ok_or_else(unauthenticated)?;
     Buyer::parse(sub).map_err(|_| unauthenticated())
 }
 
-/// Lets operators through. The gateway has checked the scope already: this holds should a route be set up without it.
+/// Refuses everybody but operators. The gateway has checked the scope already; this check protects a route that was
+/// configured without it.
 pub fn require_operator(request: &Request) -> Result<(), Problem> {
     buyer(request)?;
-    // The gateway takes a token's scopes from either claim, and hands a list of them over as "[one two]".
+    // The gateway reads scopes from either claim, and passes a list of them on as "[one two]".
     let has_scope = ["scope", "scp"]
         .iter()
         .filter_map(|name| claim(request, name))
@@ -32,7 +33,7 @@ pub fn require_operator(request: &Request) -> Result<(), Problem> {
     if has_scope {
         Ok(())
     } else {
-        Err(Problem::new(Code::Forbidden, "a token with the scope seckill/admin is needed"))
+        Err(Problem::new(Code::Forbidden, "a token with the scope seckill/admin is required"))
     }
 }
 
@@ -41,19 +42,18 @@ fn claim<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(name).map(String::as_str)
 }
 
-/// The host under which API Gateway was reached: its own, or the custom domain, and nothing that a client could make up.
+/// The host name under which the client reached API Gateway: its own or the custom domain. A client cannot forge it.
 pub fn domain(request: &Request) -> Option<&str> {
     let Some(RequestContext::ApiGatewayV2(context)) = request.request_context_ref() else { return None };
     context.domain_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The address that the request came from, as API Gateway saw it.
+/// The IP address of the client as API Gateway saw it.
 pub fn source_ip(request: &Request) -> Option<&str> {
     let Some(RequestContext::ApiGatewayV2(context)) = request.request_context_ref() else { return None };
     context.http.source_ip.as_deref().filter(|address| !address.is_empty())
 }
 
-/// The client's own name for this try, if it gave one.
 pub fn idempotency_key(request: &Request) -> Result<Option<IdempotencyKey>, Problem> {
     const NAME: &str = "Idempotency-Key";
     const WHY: &str = "must be 1 to 64 visible ASCII characters";
@@ -62,7 +62,7 @@ pub fn idempotency_key(request: &Request) -> Result<Option<IdempotencyKey>, Prob
     key.map(Some).ok_or_else(|| Problem::invalid(NAME, WHY))
 }
 
-/// The root of the request's trace. Anything that does not look like one is left out of the logs.
+/// The root of the request's trace id. A header that does not look like one is ignored, so that it never reaches a log.
 pub fn trace(request: &Request) -> Option<String> {
     let header = request.headers().get("x-amzn-trace-id")?.to_str().ok()?;
     let root = header.split(';').find_map(|part| part.trim().strip_prefix("Root="))?;
@@ -70,7 +70,7 @@ pub fn trace(request: &Request) -> Option<String> {
     fine.then(|| root.to_owned())
 }
 
-/// The method, and the path in its parts.
+/// The method and the segments of the path.
 pub fn route(request: &Request) -> (&Method, Vec<&str>) {
     let path = match request.raw_http_path() {
         "" => request.uri().path(),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buyer_is_the_tokens_subject() {
+    fn the_buyer_is_the_subject_of_the_token() {
         assert_eq!(buyer(&request(json!({}), Some(json!({"sub": "ann"})))).unwrap().as_str(), "ann");
         for nobody in [None, Some(json!({})), Some(json!({"sub": ""})), Some(json!({"sub": "a\u{0}b"}))] {
             let problem = buyer(&request(json!({"x-sub": "ann"}), nobody)).unwrap_err();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_has_the_scope() {
+    fn an_operator_needs_the_admin_scope() {
         let code = |claims: Value| require_operator(&request(json!({}), Some(claims))).map_err(|problem| problem.code);
         assert_eq!(code(json!({"sub": "op", "scope": "openid seckill/admin"})), Ok(()));
         assert_eq!(code(json!({"sub": "op", "scp": "seckill/admin"})), Ok(()));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_checked() {
+    fn an_invalid_idempotency_key_is_refused() {
         let key = |headers| idempotency_key(&request(headers, None));
         assert_eq!(key(json!({})).unwrap(), None);
         assert_eq!(key(json!({"idempotency-key": "k-1"})).unwrap().unwrap().as_str(), "k-1");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_the_trace_is_passed_on() {
+    fn the_root_of_the_trace_is_extracted() {
         let of = |header: &str| trace(&request(json!({"x-amzn-trace-id": header}), None));
         let root = "1-5759e988-bd862e3fe1be46a994272793";
         assert_eq!(of(&format!("Root={root}")).as_deref(), Some(root));
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn where_a_request_comes_from_and_arrives_is_the_gateways_to_say() {
+    fn host_and_client_address_come_from_the_gateway_not_from_headers() {
         let request = request(json!({"host": "evil.example", "x-forwarded-for": "203.0.113.9"}), None);
         assert_eq!(domain(&request), Some("shop.example"));
         assert_eq!(source_ip(&request), Some("127.0.0.1"));
     }
 
     #[test]
-    fn a_path_is_its_parts() {
+    fn a_route_is_a_method_and_path_segments() {
         let request = request(json!({}), None);
         assert_eq!(route(&request), (&Method::POST, vec!["orders", "1", "cancel"]));
         let plain = lambda_http::http::Request::get("http://shop/sales/").body(lambda_http::Body::Empty).unwrap();

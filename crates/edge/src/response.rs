@@ -1,39 +1,38 @@
-//! Answers that are no problem.
+//! Successful answers as JSON.
 
 use lambda_http::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use lambda_http::http::{HeaderValue, StatusCode};
 use lambda_http::{Body, Response};
 use serde::Serialize;
 
-/// Who may keep an answer, and for how long.
+/// How long an answer may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Nobody: it is one buyer's, or changes at any moment.
+pub enum CacheFor {
+    /// Not at all: the answer is for one buyer, or may change at any moment.
     Never,
-    /// Anybody, for a second: the same for all, and read by all.
+    /// By anybody, for one second: the answer is the same for everybody.
     OneSecond,
 }
 
-/// JSON that nobody keeps.
+/// JSON that must not be cached.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    kept_json(status, Keep::Never, value)
+    cached_json(status, CacheFor::Never, value)
 }
 
-/// JSON.
-pub fn kept_json(status: StatusCode, keep: Keep, value: &impl Serialize) -> Response<Body> {
+pub fn cached_json(status: StatusCode, cache_for: CacheFor, value: &impl Serialize) -> Response<Body> {
     let Ok(text) = serde_json::to_string(value) else {
-        // Our own answers are all writable; should one not be, it is our fault and not the client's.
-        tracing::error!("an answer could not be written as JSON");
-        return crate::Problem::new(crate::Code::Unavailable, "the answer could not be written").respond(None);
+        // No answer type can fail to serialize. If one does, it is a server error and not the client's mistake.
+        tracing::error!("an answer could not be serialized as JSON");
+        return crate::Problem::new(crate::Code::Unavailable, "the answer could not be serialized").respond(None);
     };
     let mut response = Response::new(Body::Text(text));
     *response.status_mut() = status;
-    let keep = match keep {
-        Keep::Never => "no-store",
-        Keep::OneSecond => "public, max-age=1",
+    let cache_control = match cache_for {
+        CacheFor::Never => "no-store",
+        CacheFor::OneSecond => "public, max-age=1",
     };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(keep));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
     response
 }
 
@@ -42,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_say_what_they_are_and_who_may_keep_them() {
+    fn answers_carry_their_content_type_and_cache_control() {
         let mine = json(StatusCode::ACCEPTED, &serde_json::json!({"orderId": "1"}));
         assert_eq!(mine.status(), 202);
         assert_eq!(mine.headers()["content-type"], "application/json");
         assert_eq!(mine.headers()["cache-control"], "no-store");
         assert_eq!(mine.body(), &Body::from(r#"{"orderId":"1"}"#));
-        let everybodys = kept_json(StatusCode::OK, Keep::OneSecond, &1);
-        assert_eq!(everybodys.headers()["cache-control"], "public, max-age=1");
+        let public = cached_json(StatusCode::OK, CacheFor::OneSecond, &1);
+        assert_eq!(public.headers()["cache-control"], "public, max-age=1");
     }
 }

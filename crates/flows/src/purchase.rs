@@ -194,7 +194,7 @@ impl Seckill {
             }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
                 ClaimStanding::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
-                ClaimStanding::GoOn(claim) => self.go_on(purchase, item, claim, &claims).await,
+                ClaimStanding::Resume(claim) => self.go_on(purchase, item, claim, &claims).await,
                 ClaimStanding::Duplicate(order) => Err(Refusal::Duplicate(order)),
                 ClaimStanding::Mismatch => Err(Refusal::Mismatch),
                 // The write was refused because of a claim or a key, and both are gone again.
@@ -229,14 +229,14 @@ impl Seckill {
         match claims.standing(&press(purchase)) {
             ClaimStanding::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
             // A try that was left unfinished is finished; but a sale that does not sell now gives it no new units.
-            ClaimStanding::GoOn(claim)
+            ClaimStanding::Resume(claim)
                 if known && (sold_out || stock::held_in(&self.store, &purchase.offer, &claim).await?.is_some()) =>
             {
                 self.go_on(purchase, item, claim, &claims).await
             }
             ClaimStanding::Mismatch => Err(Refusal::Mismatch),
             ClaimStanding::Duplicate(order) if sold_out => Err(Refusal::Duplicate(order)),
-            ClaimStanding::GoOn(_) | ClaimStanding::Duplicate(_) | ClaimStanding::Free => Err(refusal),
+            ClaimStanding::Resume(_) | ClaimStanding::Duplicate(_) | ClaimStanding::Free => Err(refusal),
         }
     }
 

@@ -1,20 +1,20 @@
-//! Logs and metrics: one JSON object a line on stdout, which CloudWatch Logs keeps and searches.
+//! Logs and metrics: one JSON object per line on stdout, for CloudWatch Logs.
 //!
-//! One vocabulary of fields, so that a query finds everything about an order however it came to be written:
+//! Every function uses the same field names, so that one query finds everything about an order:
 //!
-//! | field | what |
+//! | field | meaning |
 //! |---|---|
-//! | `order_id` | the order; on every line about an order |
-//! | `sale_id`, `item_id` | what is sold |
-//! | `trace` | the root of the trace of the press that began it, from the request to the timeout |
+//! | `order_id` | the order; present on every line about an order |
+//! | `sale_id`, `item_id` | the sale and the item |
+//! | `trace` | the trace id of the purchase request, carried along until the order ends |
 //! | `code` | the code of a problem that was answered |
-//! | `status`, `reason` | where an order stands, and why |
-//! | `error` | what did not work, with the detail that a client is never shown |
-//! | `message_id` | a queue's message |
-//! | `sequence` | the sequence number of a stream's record |
+//! | `status`, `reason` | the status of an order, and the reason for it |
+//! | `error` | the underlying error, which a client never sees |
+//! | `message_id` | a message of a queue |
+//! | `sequence` | the sequence number of a record of a stream |
 //!
-//! A token and a buyer's name are never written: an order id leads to the buyer, for those who may look. A failure is
-//! logged once, where it is answered. A refused press writes one line, its metrics.
+//! Tokens and buyers' names are never logged: somebody with access to the tables finds the buyer by the order id. A
+//! failure is logged once, where it is answered. A refused purchase writes a single line: its metrics.
 
 pub mod metrics;
 
@@ -22,12 +22,15 @@ pub use metrics::{Metric, Metrics, Sink, namespace};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-/// Starts logging to stdout, and names the metrics' namespace by `METRICS_NAMESPACE`. `RUST_LOG` says what is written; without it `AWS_LAMBDA_LOG_LEVEL`, Lambda's own setting;
-/// without either, `info` and above. A second call changes nothing.
+/// Starts logging to stdout and sets the namespace of the metrics. A second call changes nothing.
+///
+/// - `METRICS_NAMESPACE`: the namespace. The default is `Seckill`.
+/// - `RUST_LOG`: what is logged, for example `info,store=debug`.
+/// - `AWS_LAMBDA_LOG_LEVEL`: Lambda's own setting, used when `RUST_LOG` is not set. The default is `info`.
 pub fn init() {
     let setting = |name| std::env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
     if let Some(namespace) = setting("METRICS_NAMESPACE") {
-        metrics::name(namespace);
+        metrics::set_namespace(namespace);
     }
     let filter = filter(&directives(setting("RUST_LOG"), setting("AWS_LAMBDA_LOG_LEVEL")));
     let subscriber = tracing_subscriber::fmt()
@@ -36,26 +39,26 @@ pub fn init() {
         .flatten_event(true)
         .with_ansi(false)
         .with_target(false)
-        // The runtime's span around an invocation carries Lambda's request id.
+        // The span of an invocation carries Lambda's request id.
         .with_current_span(true)
         .with_span_list(false)
         .finish()
         .with(filter);
-    // Only the first subscriber of a process counts: tests run several functions in one.
+    // Only the first subscriber of a process takes effect. Tests run several functions in one process.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 fn directives(rust_log: Option<String>, lambda_level: Option<String>) -> String {
     match (rust_log, lambda_level) {
         (Some(directives), _) => directives,
-        // Lambda knows one level more than tracing.
+        // tracing has no level above error.
         (None, Some(level)) if level.eq_ignore_ascii_case("fatal") => "error".to_owned(),
         (None, Some(level)) => level.to_ascii_lowercase(),
         (None, None) => "info".to_owned(),
     }
 }
 
-/// Levels by module, as `info,store=debug` says; `info` if it cannot be read.
+/// Parses directives such as `info,store=debug`. Invalid directives mean `info`.
 fn filter(directives: &str) -> Targets {
     directives.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO))
 }
@@ -67,19 +70,19 @@ mod tests {
     use super::{directives, filter};
 
     #[test]
-    fn what_is_written_goes_by_module_and_level() {
+    fn lines_are_filtered_by_module_and_level() {
         let some = filter("info,store=debug");
         assert!(some.would_enable("store::claims", &Level::DEBUG));
         assert!(!some.would_enable("hyper", &Level::DEBUG));
         assert!(some.would_enable("hyper", &Level::INFO));
         assert!(!filter("error").would_enable("store", &Level::WARN));
-        let unreadable = filter("store=loud");
-        assert!(unreadable.would_enable("store", &Level::INFO));
-        assert!(!unreadable.would_enable("store", &Level::DEBUG));
+        let invalid = filter("store=loud");
+        assert!(invalid.would_enable("store", &Level::INFO));
+        assert!(!invalid.would_enable("store", &Level::DEBUG));
     }
 
     #[test]
-    fn rust_log_goes_before_lambdas_level() {
+    fn rust_log_takes_precedence_over_the_level_of_lambda() {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(directives(None, None), "info");
         assert_eq!(directives(None, some("WARN")), "warn");

@@ -1,8 +1,7 @@
-//! Metrics in CloudWatch's embedded metric format: a line of log that CloudWatch turns into metrics, without a call.
+//! Metrics in CloudWatch's embedded metric format: log lines that CloudWatch turns into metrics, without an API call.
 //!
-//! A line names its metrics and their dimensions under `_aws`, and carries their values and any other fields beside it.
-//! One line has one value for each name, so several values of one dimension are several lines; everything without a
-//! dimension goes with the first.
+//! A line declares its metrics and their dimensions under `_aws`. Their values are fields of the same line. A field has
+//! one value, so a dimension with several values takes several lines. Metrics without a dimension go into the first.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,40 +11,37 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The namespace, unless the environment names one.
-const NAMESPACE: &str = "Seckill";
-/// The one that was named: stages in one account must not be summed up with each other.
-static NAMED: OnceLock<String> = OnceLock::new();
+const DEFAULT_NAMESPACE: &str = "Seckill";
+/// Stages in one account have different namespaces, so that their metrics are not added up.
+static NAMESPACE: OnceLock<String> = OnceLock::new();
 
-/// Names the namespace, once and for all.
-pub(crate) fn name(namespace: String) {
-    let _ = NAMED.set(namespace);
+/// Sets the namespace of this process. Only the first call has an effect.
+pub(crate) fn set_namespace(namespace: String) {
+    let _ = NAMESPACE.set(namespace);
 }
 
 /// The namespace of every metric.
 pub fn namespace() -> &'static str {
-    NAMED.get().map_or(NAMESPACE, String::as_str)
+    NAMESPACE.get().map_or(DEFAULT_NAMESPACE, String::as_str)
 }
 
-/// CloudWatch takes at most so many values of a metric in one line.
+/// The most values of one metric that CloudWatch accepts in a line.
 const VALUES_PER_LINE: usize = 100;
 
-/// Everything that is measured.
+/// Every metric of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Presses.
     PurchaseRequests,
-    /// Presses answered with an order id.
+    /// Purchase requests that were answered with an order id.
     PurchaseAccepted,
-    /// Presses refused, by code.
+    /// Purchase requests that were refused, by code.
     PurchaseRefused,
-    /// Accepted presses whose message could not be sent at once: reconcile sends it.
+    /// Accepted purchases whose message could not be sent at once. `reconcile` sends it later.
     PurchaseUnsent,
-    /// How long a hold took, over all buckets tried.
+    /// The time that a hold took, including buckets that were full.
     StockDecrementTime,
-    /// Orders made.
     OrdersPlaced,
-    /// From the press to the order.
+    /// The time from the purchase request to the order.
     OrderLag,
     /// Purchases that could not become an order, by reason.
     OrdersFailed,
@@ -53,30 +49,30 @@ pub enum Metric {
     OrdersClosed,
     /// Orders closed at their payment deadline.
     Timeouts,
-    /// Payments that paid for an order, by provider (or points).
+    /// Payments that paid for an order, by provider or `points`.
     PaymentsSettled,
-    /// From a genuine notice's arrival to its answer.
+    /// The time from the arrival of a verified notice to its answer.
     PaymentTime,
-    /// Notices that changed nothing because they could not be believed, or fit nothing here, by kind.
+    /// Notices without effect, because they could not be verified or match no order, by kind.
     NoticesRefused,
-    /// Notices about orders of the shop's own, handed on to it.
+    /// Notices about orders of the shop's own system, forwarded to it.
     NoticesForwarded,
-    /// Refunds done.
+    /// Refunds that a provider has confirmed.
     Refunds,
-    /// Refunds that were decided and are not done yet.
+    /// Refunds that are started and not confirmed yet.
     RefundsOpen,
-    /// Messages that cannot be handled, kept for a person.
+    /// Messages that could not be processed and wait for a person.
     DeadLetters,
-    /// Units too few or too many. Must be 0.
+    /// Units missing or in excess. Must be 0.
     Drift,
-    /// What reconcile put right, by kind.
+    /// Repairs by `reconcile`, by kind.
     ReconcileRepairs,
-    /// Steps of reconcile that did not work.
+    /// Steps of `reconcile` that failed.
     ReconcileErrors,
 }
 
 impl Metric {
-    /// Its name in CloudWatch.
+    /// The name in CloudWatch.
     pub fn name(self) -> &'static str {
         match self {
             Self::PurchaseRequests => "PurchaseRequests",
@@ -102,7 +98,6 @@ impl Metric {
         }
     }
 
-    /// Its unit.
     pub fn unit(self) -> &'static str {
         match self {
             Self::StockDecrementTime | Self::OrderLag | Self::PaymentTime => "Milliseconds",
@@ -126,12 +121,13 @@ impl Metric {
         }
     }
 
-    /// Whether CloudWatch keeps it by the second, not by the minute: what an operator's console shows while a sale runs.
+    /// Whether CloudWatch stores the metric by the second instead of by the minute. The operator's console shows these
+    /// metrics while a sale is running.
     pub fn is_live(self) -> bool {
         matches!(self, Self::PurchaseRequests | Self::PurchaseAccepted | Self::PurchaseRefused | Self::OrderLag)
     }
 
-    /// What it is told apart by. Such a metric is there in total as well.
+    /// The name of the metric's dimension, if it has one. CloudWatch also stores the total over all its values.
     pub fn dimension(self) -> Option<&'static str> {
         match self {
             Self::PurchaseRefused => Some("Code"),
@@ -156,25 +152,25 @@ impl Metric {
     }
 }
 
-/// Where lines go.
+/// Where metric lines are written.
 #[derive(Clone)]
 pub struct Sink(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Sink {
-    /// To stdout, whole lines.
+    /// Writes each line to stdout in one piece.
     pub fn stdout() -> Self {
         Self::to(|line| {
             let mut whole = String::with_capacity(line.len() + 1);
             whole.push_str(line);
             whole.push('\n');
-            // A line that cannot be written has nowhere else to go.
+            // If stdout is gone, there is nowhere to report it.
             let _ = std::io::stdout().lock().write_all(whole.as_bytes());
         })
     }
 
-    /// To a function that takes each line.
-    pub fn to(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(take))
+    /// Passes each line to a function.
+    pub fn to(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(write))
     }
 }
 
@@ -184,7 +180,7 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-/// What one invocation measured.
+/// The metrics of one invocation.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     at: Timestamp,
@@ -195,7 +191,7 @@ pub struct Metrics {
 #[derive(Clone, Debug)]
 struct Entry {
     metric: Metric,
-    /// The value of the metric's dimension; empty without one.
+    /// The value of the metric's dimension. Empty if it has none.
     of: &'static str,
     measured: Measured,
 }
@@ -207,7 +203,7 @@ enum Measured {
 }
 
 impl Metrics {
-    /// Nothing measured yet, at this moment.
+    /// No metrics yet; `now` becomes their timestamp.
     pub fn at(now: Timestamp) -> Self {
         Self { at: now, entries: Vec::new(), fields: Vec::new() }
     }
@@ -217,12 +213,12 @@ impl Metrics {
         self.add(metric, "", 1);
     }
 
-    /// Counts one of a kind: of a code, a reason.
+    /// Counts one for a value of the metric's dimension, such as a code or a reason.
     pub fn count_of(&mut self, metric: Metric, of: &'static str) {
         self.add(metric, of, 1);
     }
 
-    /// Counts many, also none. `of` is empty for a metric without a dimension.
+    /// Counts several, or none: a 0 is reported too. `of` is ignored for a metric without a dimension.
     pub fn add(&mut self, metric: Metric, of: &'static str, count: u64) {
         let of = metric.dimension().map_or("", |_| of);
         for entry in &mut self.entries {
@@ -236,9 +232,9 @@ impl Metrics {
         self.entries.push(Entry { metric, of, measured: Measured::Count(count) });
     }
 
-    /// Notes how long something took.
+    /// Records how long something took.
     pub fn time(&mut self, metric: Metric, took: Duration) {
-        // Microseconds are enough, and keep the line short.
+        // Rounded to microseconds, which keeps the line short.
         let ms = (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
         for entry in &mut self.entries {
             if let Measured::Milliseconds(times) = &mut entry.measured
@@ -252,20 +248,20 @@ impl Metrics {
         self.entries.push(Entry { metric, of: "", measured: Measured::Milliseconds(vec![ms]) });
     }
 
-    /// Adds a field of the log's vocabulary to the first line, to find the line by.
+    /// Adds a field, such as `order_id`, to the first line, so that queries find it.
     pub fn note(&mut self, field: &'static str, value: impl ToString) {
         self.fields.retain(|(other, _)| *other != field);
         self.fields.push((field, value.to_string()));
     }
 
-    /// Writes what was measured; nothing if nothing was.
+    /// Writes all lines. Without metrics there are none.
     pub fn flush(&self, sink: &Sink) {
         for line in self.lines() {
             (sink.0)(&line);
         }
     }
 
-    /// The lines of what was measured.
+    /// The lines that [`Metrics::flush`] writes.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<Vec<&Entry>> = Vec::new();
         for entry in &self.entries {
@@ -278,11 +274,11 @@ impl Metrics {
         lines.iter().zip(fields).map(|(entries, fields)| self.line(entries, fields)).collect()
     }
 
-    /// Written straight into the text: every press writes one, also the hundred thousandth that is refused.
+    /// Formats a line directly, without building a JSON value: every purchase request writes one, and most are refused.
     fn line(&self, entries: &[&Entry], fields: &[(&'static str, String)]) -> String {
         let mut line = String::with_capacity(512);
-        // Writing into a string cannot fail. Names, units, dimensions and their values are words of this code, the namespace is a stack's name: nothing in them
-        // is escaped.
+        // Writing into a string cannot fail. Names, units, dimensions and their values are constants of this code, and
+        // the namespace is the name of a stack, so none of them needs escaping.
         let _ = write!(line, r#"{{"_aws":{{"Timestamp":{},"CloudWatchMetrics":["#, self.at.as_millisecond());
         let mut dimensions: Vec<Option<&'static str>> = Vec::with_capacity(entries.len());
         for dimension in entries.iter().map(|entry| entry.metric.dimension()) {
@@ -329,7 +325,7 @@ impl Metrics {
     }
 }
 
-/// Whether two entries can be in one line: it has one value for a metric, and one for a dimension.
+/// Whether two entries fit into one line, which has one value per metric and one value per dimension.
 fn fits_with(one: &Entry, other: &Entry) -> bool {
     let same_dimension = one.metric.dimension().is_some() && one.metric.dimension() == other.metric.dimension();
     one.metric != other.metric && (!same_dimension || one.of == other.of)
@@ -371,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_of_a_dimension_has_its_line() {
+    fn each_value_of_a_dimension_has_its_own_line() {
         let mut metrics = Metrics::at(Timestamp::UNIX_EPOCH);
         metrics.note("order_id", "0123");
         metrics.add(Metric::Drift, "", 0);
@@ -380,14 +376,14 @@ mod tests {
         metrics.add(Metric::ReconcileRepairs, "CLOSED", 3);
         let lines = parsed(&metrics);
         assert_eq!(lines.len(), 2);
-        assert_eq!(lines[0]["Drift"], 0, "no drift is told as well");
+        assert_eq!(lines[0]["Drift"], 0, "a drift of 0 is reported too");
         assert_eq!((&lines[0]["Kind"], &lines[0]["ReconcileRepairs"]), (&json!("CLOSED"), &json!(5)));
         assert_eq!((&lines[1]["Kind"], &lines[1]["ReconcileRepairs"]), (&json!("RELEASED"), &json!(1)));
         assert_eq!((&lines[0]["order_id"], &lines[1]["order_id"]), (&json!("0123"), &Value::Null));
     }
 
     #[test]
-    fn times_go_together_up_to_what_cloudwatch_takes() {
+    fn a_line_has_at_most_as_many_times_as_cloudwatch_accepts() {
         let mut metrics = Metrics::at(Timestamp::UNIX_EPOCH);
         for _ in 0..101 {
             metrics.time(Metric::OrderLag, Duration::from_micros(1_234_567));
@@ -399,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_field_says_cannot_break_the_line() {
+    fn the_value_of_a_field_is_escaped() {
         let mut metrics = Metrics::at(Timestamp::UNIX_EPOCH);
         metrics.count(Metric::PurchaseAccepted);
         metrics.note("trace", "first");
@@ -412,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_writes_nothing() {
+    fn without_metrics_nothing_is_written() {
         let metrics = Metrics::at(Timestamp::UNIX_EPOCH);
         assert!(metrics.lines().is_empty());
         metrics.flush(&Sink::to(|line| panic!("{line}")));

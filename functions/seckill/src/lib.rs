@@ -93,7 +93,7 @@ async fn in_time<T>(
         Ok(answer) => answer,
         Err(_) => {
             tracing::warn!(?limit, trace, "a press took too long and was given up");
-            Err(Problem::new(Code::Unavailable, "this is not possible right now: try again in a moment"))
+            Err(Problem::new(Code::Unavailable, "the request could not be completed: try again in a moment"))
         }
     }
 }

@@ -16,7 +16,7 @@ use domain::ids::{BuyerKey, OrderId, SaleId};
 use domain::order::{Reason, Status};
 use domain::sale::{SaleState, SaleWithItems};
 use edge::order::OrderJson;
-use edge::response::Keep;
+use edge::response::CacheFor;
 use edge::{Body, Code, Problem, Request, Response, request, response};
 use flows::availability::AvailabilityCache;
 use flows::close::{Cause, CloseOutcome, close};
@@ -126,7 +126,7 @@ async fn list_sales(app: &App) -> Result<Response<Body>, Problem> {
     for found in app.sales.list(&app.store, now).await?.iter().filter(|found| is_public(found)) {
         sales.push(sale_json(app, found, now).await?);
     }
-    Ok(response::kept_json(StatusCode::OK, Keep::OneSecond, &SalesJson { now, sales }))
+    Ok(response::cached_json(StatusCode::OK, CacheFor::OneSecond, &SalesJson { now, sales }))
 }
 
 async fn one_sale(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
@@ -134,7 +134,7 @@ async fn one_sale(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
     let found = app.sales.get(&app.store, id, now).await?.filter(|found| is_public(found));
     let found = found.ok_or_else(Problem::unknown_sale)?;
     let sales = vec![sale_json(app, &found, now).await?];
-    Ok(response::kept_json(StatusCode::OK, Keep::OneSecond, &SalesJson { now, sales }))
+    Ok(response::cached_json(StatusCode::OK, CacheFor::OneSecond, &SalesJson { now, sales }))
 }
 
 /// A sale that is being set up is nobody's business yet.

@@ -1,4 +1,4 @@
-//! Operations a second of DynamoDB, SQS and Scheduler, through the real SDK.
+//! Operations per second of DynamoDB, SQS and Scheduler, through the real SDK.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use local_cloud::endpoint::Endpoint;
 use local_cloud::engine::Cloud;
 use local_cloud::wire::Wire;
 
-use crate::load::closed_loop;
+use crate::closed_loop::closed_loop;
 use crate::report::Section;
 use crate::{Options, Problem};
 
 const CLIENTS: u32 = 64;
-/// Keys that the conditional updates are spread over, about what 10,000 units are laid out in.
+/// How many keys the conditional updates are spread over: about as many as 10,000 units have buckets.
 const KEYS: u64 = 417;
 const TABLE: &str = "stock";
 
@@ -67,7 +67,7 @@ fn bucket(number: u64) -> AttributeValue {
     AttributeValue::S(format!("bucket-{}", number % KEYS))
 }
 
-async fn updates(config: &SdkConfig, lasting: Duration) -> Result<crate::load::Loaded, Problem> {
+async fn updates(config: &SdkConfig, lasting: Duration) -> Result<crate::closed_loop::Throughput, Problem> {
     let client = aws_sdk_dynamodb::Client::new(config);
     let key = KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build()?;
     let attribute =
@@ -95,18 +95,19 @@ async fn updates(config: &SdkConfig, lasting: Duration) -> Result<crate::load::L
     .await
 }
 
-async fn messages(config: &SdkConfig, lasting: Duration) -> Result<crate::load::Loaded, Problem> {
+async fn messages(config: &SdkConfig, lasting: Duration) -> Result<crate::closed_loop::Throughput, Problem> {
     let client = aws_sdk_sqs::Client::new(config);
     let url = client.create_queue().queue_name("orders").send().await?.queue_url.ok_or("the queue has no URL")?;
     closed_loop(CLIENTS, lasting, move |number| {
         let (client, url) = (client.clone(), url.clone());
         async move {
             client.send_message().queue_url(&url).message_body(format!("order {number}")).send().await?;
-            // Each client has sent as often as it receives: there is always one for it, if not its own. It may have been
-            // sent a moment after this call began, hence the wait.
+            // Each client has sent as many messages as it receives, so there is always one for it, perhaps of another
+            // client. That one may arrive a moment after this call has started, hence the wait.
             let received = client.receive_message().queue_url(&url).wait_time_seconds(5).send().await?;
             let message = received.messages.and_then(|mut messages| messages.pop());
-            let handle = message.and_then(|message| message.receipt_handle).ok_or("a message that was sent is gone")?;
+            let handle =
+                message.and_then(|message| message.receipt_handle).ok_or("a message that was sent was not received")?;
             client.delete_message().queue_url(&url).receipt_handle(handle).send().await?;
             Ok(())
         }
@@ -114,7 +115,7 @@ async fn messages(config: &SdkConfig, lasting: Duration) -> Result<crate::load::
     .await
 }
 
-async fn schedules(config: &SdkConfig, lasting: Duration) -> Result<crate::load::Loaded, Problem> {
+async fn schedules(config: &SdkConfig, lasting: Duration) -> Result<crate::closed_loop::Throughput, Problem> {
     let client = aws_sdk_scheduler::Client::new(config);
     let (region, account) = (local_cloud::REGION, local_cloud::ACCOUNT);
     let target = Target::builder()

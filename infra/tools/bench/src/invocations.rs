@@ -1,4 +1,4 @@
-//! What the gateway, the host and the Lambda runtime cost: invocations of a function that does nothing.
+//! What the gateway, the host and the Lambda runtime cost, measured with a function that does nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +10,15 @@ use tempfile::TempDir;
 use testkit::http::Api;
 use testkit::processes::cpu_of_children;
 
-use crate::load::closed_loop;
+use crate::closed_loop::closed_loop;
 use crate::report::Section;
 use crate::{Options, Problem, beside};
 
 const TEMPLATE: &str = include_str!("../nothing.yaml");
-/// Fresh starts that the first invocation is measured on.
+/// How many fresh starts the time of the first invocation is measured on.
 const STARTS: u32 = 9;
 const CLIENTS: u32 = 32;
-/// The empty function: what it uses, every function uses.
+/// The empty function. Every other function uses at least as much.
 const PROGRAM: &str = "bench-nothing";
 
 pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {

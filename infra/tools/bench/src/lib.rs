@@ -1,17 +1,17 @@
-//! What the engines, the host, a purchase and a crowd cost on this machine.
+//! Measures the engines, the host and purchases on this machine.
 //!
-//! Speeds are measured and compared with the run before. Costs in calls and write units are exact: the program fails
-//! if one of them changes, or if the crowd does not get exactly what there is.
+//! Speeds are measured and compared with the previous run. Costs in calls and write units are exact: the program fails
+//! if one of them changes, or if a sale sells more or less than its stock.
 
+mod buyers;
+mod closed_loop;
 pub mod costs;
-mod crowd;
 mod engines;
 mod invocations;
 mod limits;
-mod load;
-mod pressing;
+mod order_audit;
+mod purchase_rate;
 mod report;
-mod settling;
 
 use std::path::{Path, PathBuf};
 
@@ -19,41 +19,43 @@ use clap::{Parser, ValueEnum};
 
 use report::{Report, Section};
 
-/// What stops a measurement: there is nobody to act on it but the reader.
+/// Any error that ends a measurement. It is only ever shown to a person.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Measures this system on this machine, and compares with the run before.
+/// Measures this system on this machine and compares the figures with those of the previous run.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "seckill-bench", version, max_term_width = 100)]
 pub struct Options {
-    /// Measure only this; repeat it for more
+    /// Measure only this part; can be repeated
     #[arg(long, value_enum)]
     only: Vec<Part>,
-    /// How long each speed is measured, in seconds
+    /// Duration of each speed measurement, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Units that the crowd can buy
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Units on sale
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     units: u32,
-    /// Buyers in the crowd, each with a token of its own
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Buyers, each with their own token
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     buyers: u32,
-    /// Presses of the crowd at the same time
+    /// Purchase requests in flight at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=512))]
     clients: u32,
-    /// Give up on the crowd after so many minutes
+    /// Stop measuring purchases after this many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     give_up_minutes: u64,
-    /// The template whose functions the crowd meets
+    /// The SAM template with the functions to run
     #[arg(long, value_name = "FILE", default_value = "template.yaml")]
     template: PathBuf,
-    /// Where the functions' binaries are [default: beside this program]
+    /// The directory with the functions' binaries [default: that of this program]
     #[arg(long, value_name = "DIR")]
     binaries: Option<PathBuf>,
-    /// Only show the figures of two runs side by side, and measure nothing
+    /// Measure nothing, and only compare the figures of two runs
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2)]
     compare: Option<Vec<PathBuf>>,
-    /// Where the figures go; those of the run before are kept beside them, as NAME.before.json
+    /// The file for the figures; those of the previous run are kept as NAME.before.json
     #[arg(long, value_name = "FILE", default_value = "target/bench.json")]
     out: PathBuf,
 }
@@ -61,22 +63,23 @@ pub struct Options {
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Operations a second of the engines
+    /// Operations per second of the DynamoDB, SQS and Scheduler engines
     Engines,
-    /// Invocations of a function that does nothing
+    /// Invocations per second of a function that does nothing
     Invocations,
-    /// Calls and write units, exactly
+    /// Exact numbers of calls and write units for each step of a purchase
     Costs,
-    /// What the rate limits cost in time and memory
+    /// Time and memory that the rate limits take
     Limits,
-    /// A crowd at the real binaries
-    Crowd,
-    /// The same presses at sales of different size
+    /// Purchases per second of the real binaries
+    #[value(alias = "crowd")]
+    Purchases,
+    /// The same purchases in sales of different size
     Scaling,
 }
 
-/// In this order: the limits' memory is measured while nothing else has been freed.
-const ALL: [Part; 6] = [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Crowd, Part::Scaling];
+/// The order matters: the memory of the limits is measured before anything else has been freed.
+const ALL: [Part; 6] = [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Purchases, Part::Scaling];
 
 impl Options {
     /// The directory of the functions' binaries.
@@ -85,12 +88,12 @@ impl Options {
     }
 }
 
-/// Where this program is, and whatever was built together with it.
+/// The directory of this program and the binaries that were built with it.
 fn beside() -> Result<PathBuf, Problem> {
     Ok(std::env::current_exe()?.parent().unwrap_or(Path::new(".")).to_owned())
 }
 
-/// Measures, prints, and keeps the figures.
+/// Measures, prints and stores the figures.
 pub async fn run(options: Options) -> Result<(), Problem> {
     if let Some([before, after]) = options.compare.as_deref() {
         return report::compare(before, after);
@@ -103,8 +106,8 @@ pub async fn run(options: Options) -> Result<(), Problem> {
             Part::Invocations => invocations::measure(&options).await?,
             Part::Costs => costs::measure().await?,
             Part::Limits => limits::measure()?,
-            Part::Crowd => crowd::measure(&options).await?,
-            Part::Scaling => crowd::measure_scaling(&options).await?,
+            Part::Purchases => purchase_rate::measure(&options).await?,
+            Part::Scaling => purchase_rate::measure_scaling(&options).await?,
         };
         report.add(section);
     }

@@ -1,4 +1,4 @@
-//! What the rate limits of one running function cost: time for a press, and memory when they remember as much as they may.
+//! What the rate limits of one running function cost: time per request, and memory when they are full.
 
 use std::time::Instant;
 
@@ -11,12 +11,12 @@ use flows::limits::{BUYERS, Limits};
 use crate::Problem;
 use crate::report::Section;
 
-/// Pages of memory as Linux counts them here.
+/// The page size in which Linux counts memory.
 const PAGE_BYTES: f64 = 4_096.0;
 
 pub(crate) fn measure() -> Result<Section, Problem> {
     eprintln!("  limits …");
-    let mut section = Section::new("Rate limits of a running function, as full as they get");
+    let mut section = Section::new("Rate limits of a running function, when full");
     let now = Timestamp::UNIX_EPOCH;
     let offer = Offer { sale: "sale".parse()?, item: "phone".parse()? };
     let sale = Sale {
@@ -44,14 +44,14 @@ pub(crate) fn measure() -> Result<Section, Problem> {
     let refused = buyers.iter().filter(|buyer| limits.admit(&sale, &offer, buyer, now).is_err()).count();
     let second = second.elapsed();
     if (admitted, refused) != (buyers.len(), buyers.len()) {
-        return Err(format!("of {} presses {admitted} were let through, then {refused} refused", buyers.len()).into());
+        return Err(format!("of {} requests, {admitted} were let through, then {refused} refused", buyers.len()).into());
     }
     let each_us =
         |took: std::time::Duration| took.as_secs_f64() * 1e6 / float(u64::try_from(buyers.len()).unwrap_or(1));
-    section.add("a press that is let through", each_us(first), "µs");
-    section.add("a press that comes too early", each_us(second), "µs");
+    section.add("a request that is let through", each_us(first), "µs");
+    section.add("a request that is refused", each_us(second), "µs");
     section.add("buyers remembered", float(u64::try_from(buyers.len())?), "buyers");
-    section.add("memory for them", (after - before) / 1e6, "MB");
+    section.add("memory for these buyers", (after - before) / 1e6, "MB");
     Ok(section)
 }
 

@@ -1,4 +1,4 @@
-//! `seckill-bench`: what the engines, the host, a purchase and a crowd cost on this machine.
+//! `seckill-bench`: measures the engines, the host and purchases on this machine.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ async fn main() -> ExitCode {
     tracing_subscriber::registry().with(lines).with(filter).init();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        eprintln!("seckill-bench: cannot listen for Ctrl-C: the system refused");
+        eprintln!("seckill-bench: cannot install a handler for Ctrl-C");
         return ExitCode::FAILURE;
     };
     let mut work = tokio::spawn(run(options));
@@ -34,15 +34,15 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The SDK's errors say what happened in their causes only.
+/// An error with its causes: the errors of the SDK say what happened only in their causes.
 fn with_causes(problem: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(problem.source(), |cause| cause.source());
     causes.fold(problem.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Ends the work, and with it every process it started and every file it made.
+/// Ends the measurement, its processes and its temporary files.
 async fn stopped(work: tokio::task::JoinHandle<Result<(), Problem>>) {
     work.abort();
     let _ = work.await;
-    eprintln!("\nseckill-bench: stopped; figures of this run were not kept");
+    eprintln!("\nseckill-bench: interrupted; the figures of this run are not stored");
 }

@@ -1,4 +1,4 @@
-//! The table that is printed, the same as JSON, and the change against the run before.
+//! The figures as a table and as JSON, with the change since the previous run.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,18 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Problem;
 
-/// How wide a figure's name is in the table.
+/// The width of the column of names.
 const NAME_WIDTH: usize = 58;
 
 /// Figures that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Section {
-    /// What was measured and how. Only sections of the same title are compared.
+    /// What was measured and how. Only sections with the same title are compared.
     pub(crate) title: String,
     pub(crate) figures: Vec<Figure>,
 }
 
-/// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -37,7 +36,7 @@ impl Section {
     }
 }
 
-/// What goes into the file.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Run {
     /// The Cargo profile of the binaries.
@@ -47,7 +46,7 @@ struct Run {
     sections: Vec<Section>,
 }
 
-/// A run's figures as they come, beside those of the run before.
+/// The figures of this run so far, and those of the previous run.
 #[derive(Debug)]
 pub(crate) struct Report {
     run: Run,
@@ -60,7 +59,7 @@ impl Report {
             Some("debug") | None => "dev".to_owned(),
             Some(profile) => profile.to_owned(),
         };
-        // Which functions the crowd meets is for `make` to say.
+        // `make` chooses the binaries itself.
         let mut arguments: Vec<String> = std::env::args().skip(1).collect();
         if let Some(at) = arguments.iter().position(|argument| argument == "--binaries") {
             arguments.drain(at..arguments.len().min(at + 2));
@@ -68,7 +67,7 @@ impl Report {
         let arguments = if arguments.is_empty() { String::new() } else { format!(" ARGS=\"{}\"", arguments.join(" ")) };
         let command = format!("make bench PROFILE={profile}{arguments}");
         let before = match std::fs::read(out) {
-            // A file of an earlier version says nothing that can be compared.
+            // A file of another version cannot be compared.
             Ok(bytes) => serde_json::from_slice(&bytes).ok(),
             Err(_) => None,
         };
@@ -78,13 +77,15 @@ impl Report {
     pub(crate) fn print_head(&self) {
         println!("{}; profile {}", self.run.machine, self.run.profile);
         match &self.before {
-            Some(before) if before.profile == self.run.profile => println!("last column: change against the last run"),
-            Some(before) => println!("the last run was of profile {}: not compared", before.profile),
+            Some(before) if before.profile == self.run.profile => {
+                println!("last column: change since the previous run")
+            }
+            Some(before) => println!("the previous run used the profile {} and is not compared", before.profile),
             None => {}
         }
     }
 
-    /// Prints a section and keeps it.
+    /// Prints a section and adds it to the file.
     pub(crate) fn add(&mut self, section: Section) {
         print!("{}", table(&section, self.comparable(&section.title)));
         self.run.sections.push(section);
@@ -95,7 +96,7 @@ impl Report {
         before.sections.iter().find(|section| section.title == title)
     }
 
-    /// Writes the file. What this run did not measure stays as the run before left it.
+    /// Writes the file. Sections that this run did not measure are kept from the previous run.
     pub(crate) fn finish(mut self, out: &Path) -> Result<(), Problem> {
         let measured: Vec<String> = self.run.sections.iter().map(|section| section.title.clone()).collect();
         if let Some(before) = self.before.filter(|before| before.profile == self.run.profile) {
@@ -114,12 +115,13 @@ impl Report {
     }
 }
 
-/// Prints the figures of one run with their change against another.
+/// Prints the figures of one run with the change since another.
 pub(crate) fn compare(before: &Path, after: &Path) -> Result<(), Problem> {
     let read = |path: &Path| -> Result<Run, Problem> {
         let bytes = std::fs::read(path)
-            .map_err(|error| format!("cannot read {}: {error}: measure with `make bench` first", path.display()))?;
-        serde_json::from_slice(&bytes).map_err(|error| format!("{} has no figures: {error}", path.display()).into())
+            .map_err(|error| format!("cannot read {}: {error}; run `make bench` first", path.display()))?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| format!("{} is not a file of figures: {error}", path.display()).into())
     };
     let (before, after) = (read(before)?, read(after)?);
     for (name, run) in [("before", &before), ("after", &after)] {
@@ -154,7 +156,7 @@ fn change(old: f64, new: f64) -> String {
     format!("{:+.0} %", (new - old) / old * 100.0)
 }
 
-/// The processor and how many of its cores there are.
+/// The name of the processor and the number of its cores.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_against_the_same_figure_of_the_run_before() {
+    fn each_figure_shows_its_change_since_the_previous_run() {
         let mut before = Section::new("Speed");
         before.add("presses", 200.0, "/s");
         before.add("calls", 3.0, "calls");

@@ -1,4 +1,4 @@
-//! Those who press: more than there are units, some of them again and again.
+//! The buyers: more than there are units, some of whom buy again and again.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,47 +13,47 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use crate::Options;
-use crate::client::{Ask, Client};
-use crate::life;
-use crate::tally::Kind;
+use crate::buyer_plans;
+use crate::client::{Client, Request};
+use crate::counts::Kind;
 
-/// The crowd. Shared by those who press at the same time.
+/// All buyers. Shared by the tasks that send purchases at the same time.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct Buyers {
     pub(crate) client: Client,
     pub(crate) options: Options,
     pub(crate) seed: u64,
-    press: String,
-    /// Who has pressed so far.
+    /// The body of a purchase request.
+    purchase_body: String,
+    /// Buyers who have sent a purchase so far.
     known: Mutex<Vec<Arc<Buyer>>>,
-    /// Of them, those with an order: they are the ones to try for a second.
-    lucky: Mutex<Vec<Arc<Buyer>>>,
-    /// Orders that somebody looks after.
+    /// Those of them with an accepted order. They try to buy a second time.
+    with_order: Mutex<Vec<Arc<Buyer>>>,
+    /// Orders that have a follower.
     followed: Mutex<BTreeSet<String>>,
-    /// What becomes of the orders: a task for each, and there are never more live ones than units.
-    /// `None`: the crowd has gone.
-    lives: Mutex<Option<JoinSet<()>>>,
+    /// A task for each order, which carries out the buyer's plan. There are never more live orders than units.
+    /// `None` after the drill has ended.
+    followers: Mutex<Option<JoinSet<()>>>,
 }
 
-/// A crowd that ends with the drill. Those who look after orders hold the crowd, and it holds them: by themselves
-/// they would go on.
+/// Ends all follower tasks when the drill ends. The tasks and [`Buyers`] refer to each other, so without this guard
+/// neither would be dropped.
 #[derive(Debug)]
-pub(crate) struct Gathered(pub(crate) Arc<Crowd>);
+pub(crate) struct BuyersGuard(pub(crate) Arc<Buyers>);
 
-impl Drop for Gathered {
+impl Drop for BuyersGuard {
     fn drop(&mut self) {
-        let lives = locked(&self.0.lives).take();
-        drop(lives);
+        let followers = locked(&self.0.followers).take();
+        drop(followers);
     }
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(crate) struct Buyer {
     name: String,
     user: OnceCell<User>,
     last_key: Mutex<Option<String>>,
-    /// Orders looked after so far.
+    /// How many orders of this buyer were followed so far.
     followed: AtomicU32,
 }
 
@@ -71,81 +71,81 @@ impl Buyer {
         }
     }
 
-    /// Choices about the buyer's next order. They follow from the seed, the buyer's name and how many orders came
-    /// before; which buyer gets an order, and when, is up to the machine.
+    /// Random choices for the buyer's next order. They depend only on the seed, the buyer's name and the number of
+    /// orders before. Which buyer gets an order, and when, depends on the machine.
     pub(crate) fn dice(&self, seed: u64) -> Dice {
         let mut hasher = DefaultHasher::new();
         (&self.name, self.followed.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
         Dice::new(seed ^ hasher.finish())
     }
 
-    /// With the buyer's token, which is got at the first request.
+    /// The buyer with a token, which is requested once.
     pub(crate) async fn user(&self, client: &Client) -> Option<&User> {
         let made = async || client.user(&self.name).await.ok_or(());
         self.user.get_or_try_init(made).await.ok()
     }
 }
 
-impl Crowd {
+impl Buyers {
     pub(crate) fn new(client: Client, options: &Options, seed: u64, sale: &str) -> Self {
         Self {
             client,
             options: options.clone(),
             seed,
-            press: json!({ "saleId": sale, "itemId": "phone", "quantity": 1 }).to_string(),
+            purchase_body: json!({ "saleId": sale, "itemId": "phone", "quantity": 1 }).to_string(),
             known: Mutex::default(),
-            lucky: Mutex::default(),
+            with_order: Mutex::default(),
             followed: Mutex::default(),
-            lives: Mutex::new(Some(JoinSet::new())),
+            followers: Mutex::new(Some(JoinSet::new())),
         }
     }
 
-    /// Presses until all purchases are made, as many at the same time as the options say.
-    pub(crate) async fn press_all(self: &Arc<Self>) {
+    /// Sends all purchases, as many at the same time as the options say.
+    pub(crate) async fn purchase_all(self: &Arc<Self>) {
         let began = Instant::now();
-        let mut pressing = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..self.options.clients {
-            let crowd = Arc::clone(self);
-            pressing.spawn(async move {
+            let buyers = Arc::clone(self);
+            tasks.spawn(async move {
                 loop {
-                    let number = crowd.client.tally.begin();
-                    if number >= crowd.options.purchases {
+                    let number = buyers.client.counts.begin();
+                    if number >= buyers.options.purchases {
                         return;
                     }
-                    tokio::time::sleep_until((began + crowd.options.begins_after(number)).into()).await;
-                    crowd.purchase(number).await;
+                    tokio::time::sleep_until((began + buyers.options.begins_after(number)).into()).await;
+                    buyers.purchase(number).await;
                 }
             });
         }
-        while pressing.join_next().await.is_some() {}
+        while tasks.join_next().await.is_some() {}
     }
 
-    /// Those who still look after their orders.
-    pub(crate) fn lives(&self) -> usize {
-        let mut held = locked(&self.lives);
-        let Some(lives) = held.as_mut() else { return 0 };
-        while lives.try_join_next().is_some() {}
-        lives.len()
+    /// How many orders are still followed.
+    pub(crate) fn followers(&self) -> usize {
+        let mut held = locked(&self.followers);
+        let Some(followers) = held.as_mut() else { return 0 };
+        while followers.try_join_next().is_some() {}
+        followers.len()
     }
 
-    /// Makes a purchase. Its dice follow from its number and the seed; whom they point at depends on who has pressed
-    /// and bought by then, which is up to the machine.
+    /// Makes a purchase. Its random choices depend on its number and the seed. The buyer also depends on who has bought
+    /// by then, which depends on the machine.
     async fn purchase(self: &Arc<Self>, number: u32) {
         let mut dice = Dice::new(self.seed ^ (u64::from(number) << 20));
-        let buyer = self.who(number, &mut dice);
+        let buyer = self.choose_buyer(number, &mut dice);
         let key = match dice.below(10) {
             0..=3 => Some(format!("{number}")),
             4..=5 => locked(&buyer.last_key).clone(),
             _ => None,
         };
-        self.press(&buyer, key.as_deref()).await;
+        self.send_purchase(&buyer, key.as_deref()).await;
     }
 
-    /// Three of four purchases are of somebody new; the others of somebody who has pressed before, or has an order.
-    fn who(&self, number: u32, dice: &mut Dice) -> Arc<Buyer> {
+    /// Three of four purchases come from a new buyer; the others from one who tried before, or has an order.
+    fn choose_buyer(&self, number: u32, dice: &mut Dice) -> Arc<Buyer> {
         let again = match dice.below(8) {
             0 => pick(&locked(&self.known), dice),
-            1 => pick(&locked(&self.lucky), dice),
+            1 => pick(&locked(&self.with_order), dice),
             _ => None,
         };
         again.unwrap_or_else(|| {
@@ -155,42 +155,48 @@ impl Crowd {
         })
     }
 
-    /// Presses once, and sees to what comes of it.
-    pub(crate) async fn press(self: &Arc<Self>, buyer: &Arc<Buyer>, key: Option<&str>) {
+    /// Sends one purchase request and follows its order.
+    pub(crate) async fn send_purchase(self: &Arc<Self>, buyer: &Arc<Buyer>, key: Option<&str>) {
         let Some(user) = buyer.user(&self.client).await else { return };
         let header = key.map(|key| ("idempotency-key", key));
         if let Some(key) = key {
             *locked(&buyer.last_key) = Some(key.to_owned());
         }
-        let ask =
-            Ask { user: Some(user), method: "POST", path: "/seckill", headers: header.as_slice(), body: &self.press };
-        let Some(answer) = self.client.ask(ask).await else { return };
-        let tally = &self.client.tally;
+        let request = Request {
+            user: Some(user),
+            method: "POST",
+            path: "/seckill",
+            headers: header.as_slice(),
+            body: &self.purchase_body,
+        };
+        let Some(answer) = self.client.send(request).await else { return };
+        let counts = &self.client.counts;
         let order = answer.body.get("orderId").and_then(Value::as_str);
         match (answer.status, answer.code(), order) {
             (202, _, Some(order)) => {
-                tally.count(Kind::Answer, "202");
-                if tally.accept(order) {
-                    locked(&self.lucky).push(Arc::clone(buyer));
+                counts.count(Kind::Answer, "202");
+                if counts.accept(order) {
+                    locked(&self.with_order).push(Arc::clone(buyer));
                 }
                 self.follow(buyer, order);
             }
-            // Perhaps the order is of this very press, whose first answer was lost.
+            // The order may be from this very request, if its first answer was lost.
             (409, "DUPLICATE_ORDER", Some(order)) => {
-                tally.count(Kind::Answer, "DUPLICATE_ORDER");
+                counts.count(Kind::Answer, "DUPLICATE_ORDER");
                 self.follow(buyer, order);
             }
-            (409, "SOLD_OUT", _) => tally.count(Kind::Answer, "SOLD_OUT"),
-            _ => tally.surprise(format!("a press of {} was answered {} {}", buyer.name, answer.status, answer.body)),
+            (409, "SOLD_OUT", _) => counts.count(Kind::Answer, "SOLD_OUT"),
+            _ => counts
+                .unexpected(format!("a purchase of {} was answered {} {}", buyer.name, answer.status, answer.body)),
         }
     }
 
-    /// From now on somebody looks after an order, unless somebody does already.
+    /// Starts a follower for an order, unless it has one.
     fn follow(self: &Arc<Self>, buyer: &Arc<Buyer>, order: &str) {
         if locked(&self.followed).insert(order.to_owned()) {
-            let life = life::live(Arc::clone(self), Arc::clone(buyer), order.to_owned());
-            if let Some(lives) = locked(&self.lives).as_mut() {
-                lives.spawn(life);
+            let follower = buyer_plans::follow_order(Arc::clone(self), Arc::clone(buyer), order.to_owned());
+            if let Some(followers) = locked(&self.followers).as_mut() {
+                followers.spawn(follower);
             }
         }
     }
@@ -210,21 +216,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nobody_looks_after_an_order_when_the_crowd_has_gone() {
-        // Nobody listens there: whoever looks after an order asks for longer than this test waits.
-        let client = Client { api: Api::new("http://127.0.0.1:1".to_owned()), tally: Arc::default() };
+    async fn no_order_is_followed_after_the_drill_has_ended() {
+        // No server listens on this port, and the follower retries for longer than this test waits.
+        let client = Client { api: Api::new("http://127.0.0.1:1".to_owned()), counts: Arc::default() };
         let options = Options::parse_from(["seckill-drill"]);
-        let gathered = Gathered(Arc::new(Crowd::new(client, &options, 1, "s")));
-        gathered.0.follow(&Arc::new(Buyer::new(0)), "01X");
-        assert_eq!(gathered.0.lives(), 1);
-        let crowd = Arc::downgrade(&gathered.0);
-        drop(gathered);
+        let guard = BuyersGuard(Arc::new(Buyers::new(client, &options, 1, "s")));
+        guard.0.follow(&Arc::new(Buyer::new(0)), "01X");
+        assert_eq!(guard.0.followers(), 1);
+        let buyers = Arc::downgrade(&guard.0);
+        drop(guard);
         for _ in 0..100 {
-            if crowd.strong_count() == 0 {
+            if buyers.strong_count() == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("somebody still looks after an order");
+        panic!("an order still has a follower");
     }
 }

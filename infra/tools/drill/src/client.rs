@@ -1,4 +1,4 @@
-//! A client that keeps at it: what is not answered is sent again, so often and no more.
+//! A client that retries: a request without a final answer is sent again with backoff, a limited number of times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,26 +6,25 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::http::{Answer, Api, User};
 
-use crate::tally::{Kind, Tally};
+use crate::counts::{Counts, Kind};
 
-/// Tries of one request. With the waits between them they last longer than any restart.
-const TRIES: u32 = 40;
-/// The first wait; it doubles up to the longest.
+/// Attempts for one request. Together with the waits between them they last longer than any restart.
+const ATTEMPTS: u32 = 40;
+/// The first wait. It doubles after each attempt, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// API Gateway answers within 30 seconds, whatever the function does.
+/// API Gateway answers within 30 seconds in any case.
 const TIMEOUT: Duration = Duration::from_secs(31);
 
-/// Sends requests for all buyers.
+/// Sends the requests of all buyers.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) api: Api,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) counts: Arc<Counts>,
 }
 
-/// A request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct Request<'a> {
     pub(crate) user: Option<&'a User>,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
@@ -34,47 +33,52 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Client {
-    /// Asks until there is an answer that is neither "later" nor an accident. `None`: there was none after all tries,
-    /// which must not happen.
-    pub(crate) async fn ask(&self, ask: Ask<'_>) -> Option<Answer> {
-        self.try_up_to(TRIES, ask).await
+    /// Sends a request until the answer is neither 429 nor a server error. `None` after the last attempt, which is
+    /// recorded as unexpected.
+    pub(crate) async fn send(&self, request: Request<'_>) -> Option<Answer> {
+        self.try_up_to(ATTEMPTS, request).await
     }
 
-    async fn try_up_to(&self, tries: u32, ask: Ask<'_>) -> Option<Answer> {
-        let (mut wait, mut trouble) = (FIRST_WAIT, String::new());
-        for _ in 0..tries {
+    async fn try_up_to(&self, attempts: u32, request: Request<'_>) -> Option<Answer> {
+        let (mut wait, mut failure) = (FIRST_WAIT, String::new());
+        for _ in 0..attempts {
             let sent = async {
-                match ask.user {
-                    Some(user) => user.try_with(ask.method, ask.path, ask.headers, ask.body.to_owned()).await,
-                    None => self.api.try_send(ask.method, ask.path, ask.headers, ask.body.to_owned()).await,
+                match request.user {
+                    Some(user) => {
+                        user.try_with(request.method, request.path, request.headers, request.body.to_owned()).await
+                    }
+                    None => {
+                        self.api.try_send(request.method, request.path, request.headers, request.body.to_owned()).await
+                    }
                 }
             };
-            trouble = match tokio::time::timeout(TIMEOUT, sent).await {
+            failure = match tokio::time::timeout(TIMEOUT, sent).await {
                 Ok(Ok(answer)) if answer.status == 429 || answer.status >= 500 => answer.status.to_string(),
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(_)) => "no connection".to_owned(),
                 Err(_) => "no answer".to_owned(),
             };
-            self.tally.count(Kind::Retry, &trouble);
+            self.counts.count(Kind::Retry, &failure);
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        self.tally.count(Kind::Retry, "given up");
-        self.tally.surprise(format!("{} {} failed {tries} times, at last with: {trouble}", ask.method, ask.path));
+        self.counts.count(Kind::Retry, "given up");
+        self.counts.unexpected(format!(
+            "{} {} failed {attempts} times; the last failure: {failure}",
+            request.method, request.path
+        ));
         None
     }
 
-    /// As somebody who looks.
     pub(crate) async fn get(&self, user: Option<&User>, path: &str) -> Option<Answer> {
-        self.ask(Ask { user, method: "GET", path, headers: &[], body: "" }).await
+        self.send(Request { user, method: "GET", path, headers: &[], body: "" }).await
     }
 
-    /// As somebody who does something.
     pub(crate) async fn post(&self, user: Option<&User>, path: &str, body: &Value) -> Option<Answer> {
-        self.ask(Ask { user, method: "POST", path, headers: &[], body: &body.to_string() }).await
+        self.send(Request { user, method: "POST", path, headers: &[], body: &body.to_string() }).await
     }
 
-    /// Somebody with a token.
+    /// Signs a user in.
     pub(crate) async fn user(&self, name: &str) -> Option<User> {
         let answer = self.post(None, "/_local/token", &json!({ "sub": name })).await?;
         Some(User::new(&self.api, answer.body.get("token")?.as_str()?))
@@ -86,11 +90,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_request_that_is_given_up_is_told() {
-        // Nobody listens there.
-        let client = Client { api: Api::new("http://127.0.0.1:1".to_owned()), tally: Arc::default() };
-        let ask = Ask { user: None, method: "GET", path: "/sales", headers: &[], body: "" };
-        assert!(client.try_up_to(2, ask).await.is_none());
-        assert_eq!(client.tally.surprises(), ["GET /sales failed 2 times, at last with: no connection"]);
+    async fn a_request_that_is_given_up_is_recorded() {
+        // No server listens on this port.
+        let client = Client { api: Api::new("http://127.0.0.1:1".to_owned()), counts: Arc::default() };
+        let request = Request { user: None, method: "GET", path: "/sales", headers: &[], body: "" };
+        assert!(client.try_up_to(2, request).await.is_none());
+        assert_eq!(client.counts.unexpected_events(), ["GET /sales failed 2 times; the last failure: no connection"]);
     }
 }

@@ -1,19 +1,28 @@
-//! The drill: the real functions on the real local cloud are killed, again and again, while they sell; then everything settles,
-//! and the books are audited.
+//! The drill: the real functions and the local cloud are killed repeatedly during a sale. Then everything settles, and
+//! a snapshot of all data is audited.
 //!
-//! What simulation cannot show: that whole processes can end between any two instructions, with their sockets, locks, files and
-//! half-sent answers, and that what starts again on the same data goes on as if nothing had been.
+//! This covers what the simulation cannot: whole processes end between any two instructions, with their sockets, locks,
+//! files and half-sent answers, and new processes continue on the same data.
+//!
+//! | module | part of the drill |
+//! |---|---|
+//! | `cloud` | the local cloud as a process that can be killed and restarted |
+//! | `buyers`, `buyer_plans`, `client` | buyers, what they do with their orders, and how they retry |
+//! | `kills` | which process is killed, and when |
+//! | `settling` | waits until the checks hold |
+//! | `snapshot`, `checks` | reads all data, and says what must be true of it |
+//! | `counts` | what happened, for the report |
 
-mod books;
+mod buyer_plans;
 mod buyers;
-mod calm;
-mod chaos;
 mod checks;
 mod client;
 mod cloud;
-mod life;
+mod counts;
+mod kills;
 mod options;
-mod tally;
+mod settling;
+mod snapshot;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -26,42 +35,39 @@ use testkit::progress;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use buyers::{Crowd, Gathered};
-use calm::Calm;
+use buyers::{Buyers, BuyersGuard};
 use client::Client;
 use cloud::Cloud;
+pub use counts::{Counts, Kind};
 pub use options::Options;
-pub use tally::{Kind, Tally};
+use settling::Settling;
 
-/// What stops a drill: there is nobody to act on it but the reader.
+/// Any error that ends a drill. It is only ever shown to a person.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// How often it is looked whether the last buyer has left.
+/// How often to check whether the last buyer has left.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What a drill came to.
+/// The result of a drill.
 #[derive(Debug)]
 pub struct Report {
-    /// What happened.
-    pub tally: Arc<Tally>,
-    /// Everything that was checked and counted, for a person.
+    pub counts: Arc<Counts>,
+    /// All checks and counts, as text.
     pub text: String,
-    /// Whether every check holds.
     pub passed: bool,
-    /// How long it took.
     pub took: Duration,
-    /// Where the data was left, if a check does not hold.
+    /// The data directory, which is kept only if a check failed.
     pub kept: Option<PathBuf>,
 }
 
-/// Runs a drill. What it started ends with it, whether it returns or is dropped.
+/// Runs a drill. All processes that it starts end with it, whether it returns or is dropped.
 pub async fn run(options: Options) -> Result<Report, Problem> {
     let began = Instant::now();
     let seed = match options.seed {
         Some(seed) => seed,
         None => u64::from(getrandom::u32()?),
     };
-    eprintln!("  drill of seed {seed}: {} purchases of {} units", options.purchases, options.units);
+    eprintln!("  drill with seed {seed}: {} purchases, {} units", options.purchases, options.units);
     let cloud = Arc::new(Mutex::new(Cloud::start(&options).await?));
     let drilled = drill(&cloud, &options, seed, began).await;
     progress::end();
@@ -71,11 +77,11 @@ pub async fn run(options: Options) -> Result<Report, Problem> {
         Err(problem) => Err(problem),
     };
     match drilled {
-        Ok((checks, tally)) => {
+        Ok((checks, counts)) => {
             let passed = checks.iter().all(|check| check.wrong.is_empty());
             let kept = (!passed).then(|| keep(&mut cloud));
-            let text = write(&checks, &tally, &options, seed, began.elapsed());
-            Ok(Report { tally, text, passed, took: began.elapsed(), kept })
+            let text = write(&checks, &counts, &options, seed, began.elapsed());
+            Ok(Report { counts, text, passed, took: began.elapsed(), kept })
         }
         Err(problem) => Err(format!("{problem} (seed {seed}; {})", how_to_look(&keep(&mut cloud))).into()),
     }
@@ -86,11 +92,11 @@ fn keep(cloud: &mut Cloud) -> PathBuf {
     cloud.data_dir()
 }
 
-/// How a person sees what a drill left.
+/// Tells a person how to inspect the data of a failed drill.
 pub fn how_to_look(data_dir: &std::path::Path) -> String {
     let log = data_dir.with_file_name("cloud.log");
     format!(
-        "look with: make run DATA_DIR={} ARGS=--no-demo; the cloud's own log is {}",
+        "inspect it with: make run DATA_DIR={} ARGS=--no-demo; the log of the local cloud is {}",
         data_dir.display(),
         log.display()
     )
@@ -101,65 +107,65 @@ async fn drill(
     options: &Options,
     seed: u64,
     began: Instant,
-) -> Result<(Vec<Check>, Arc<Tally>), Problem> {
-    let tally = Arc::new(Tally::default());
+) -> Result<(Vec<Check>, Arc<Counts>), Problem> {
+    let counts = Arc::new(Counts::default());
     let api = Api::new(cloud.lock().await.base_url());
     let operator = api.user("operator", "seckill/admin").await;
     let now = domain::Timestamp::from_millisecond(local_cloud::clock::Clock::wall().now_ms())?;
     let sale = operator.open_sale(&sale_form(now, options.units, 1, options.payment_window)).await?;
-    let client = Client { api, tally: Arc::clone(&tally) };
-    let crowd = Gathered(Arc::new(Crowd::new(client, options, seed, &sale)));
+    let client = Client { api, counts: Arc::clone(&counts) };
+    let buyers = BuyersGuard(Arc::new(Buyers::new(client, options, seed, &sale)));
 
-    sell(cloud, &crowd.0, &tally, options, seed, began).await?;
-    let calm = Calm { cloud, operator: &operator, sale: &sale, tally: &tally, options, began };
-    Ok((calm.settle().await?, tally))
+    sell(cloud, &buyers.0, &counts, options, seed, began).await?;
+    let calm = Settling { cloud, operator: &operator, sale: &sale, counts: &counts, options, began };
+    Ok((calm.settle().await?, counts))
 }
 
-/// Buyers press and look after their orders, and processes are killed, until the last buyer has left.
+/// Buyers buy and follow their orders, and processes are killed, until the last buyer has left.
 async fn sell(
     cloud: &Arc<Mutex<Cloud>>,
-    crowd: &Arc<Crowd>,
-    tally: &Arc<Tally>,
+    buyers: &Arc<Buyers>,
+    counts: &Arc<Counts>,
     options: &Options,
     seed: u64,
     began: Instant,
 ) -> Result<(), Problem> {
-    // In a set: dropped, it ends.
-    let mut chaos = JoinSet::new();
-    chaos.spawn(chaos::reign(Arc::clone(cloud), Arc::clone(tally), options.clone(), seed));
-    let told = async |doing: &str| loop {
+    // A JoinSet aborts its task when it is dropped.
+    let mut killing = JoinSet::new();
+    killing.spawn(kills::kill_until_last_stretch(Arc::clone(cloud), Arc::clone(counts), options.clone(), seed));
+    let show_progress = async |doing: &str| loop {
         tokio::time::sleep(progress::every()).await;
-        let doing = format!("{doing}, {} at it", crowd.lives());
-        progress::show(&tally.line(options.purchases, began.elapsed(), &doing));
+        let doing = format!("{doing}, {} orders followed", buyers.followers());
+        progress::show(&counts.line(options.purchases, began.elapsed(), &doing));
     };
-    let pressed = async {
+    let bought = async {
         tokio::select! {
-            () = crowd.press_all() => {}
-            () = told("selling") => {}
+            () = buyers.purchase_all() => {}
+            () = show_progress("selling") => {}
         }
         Ok(())
     };
     let killed = async {
-        match chaos.join_next().await {
+        match killing.join_next().await {
             Some(ended) => ended?,
             None => Ok(()),
         }
     };
-    // A local cloud that does not come back ends the drill: there is nobody to press at.
-    tokio::try_join!(pressed, killed)?;
+    // The drill ends if the local cloud cannot be restarted.
+    tokio::try_join!(bought, killed)?;
     let left = async {
-        while crowd.lives() > 0 {
+        while buyers.followers() > 0 {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
     tokio::select! {
         () = left => {}
-        () = told("buyers leave") => {}
+        () = show_progress("waiting for buyers") => {}
     }
     Ok(())
 }
 
-fn write(checks: &[Check], tally: &Tally, options: &Options, seed: u64, took: Duration) -> String {
+fn write(checks: &[Check], counts: &Counts, options: &Options, seed: u64, took: Duration) -> String {
     let mut text = String::new();
     for check in checks {
         // Writing into a string cannot fail.
@@ -168,7 +174,7 @@ fn write(checks: &[Check], tally: &Tally, options: &Options, seed: u64, took: Du
     let _ = writeln!(
         text,
         "\n{}  seconds        {}\n  seed           {seed}",
-        tally.summary(options.purchases),
+        counts.summary(options.purchases),
         took.as_secs()
     );
     text

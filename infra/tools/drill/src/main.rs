@@ -1,4 +1,4 @@
-//! `seckill-drill`: kills what sells, and proves that nothing was lost.
+//! `seckill-drill`: kills processes during a sale and checks that nothing was lost.
 
 use std::process::ExitCode;
 
@@ -11,24 +11,24 @@ async fn main() -> ExitCode {
     let options = Options::parse();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        eprintln!("seckill-drill: cannot listen for Ctrl-C: the system refused");
+        eprintln!("seckill-drill: cannot install a handler for Ctrl-C");
         return ExitCode::FAILURE;
     };
-    // Dropped, the drill ends everything that it started and removes its files.
+    // Dropping the drill ends every process that it started and removes its files.
     tokio::select! {
-        ended = run(options) => tell(ended),
-        _ = interrupt.recv() => stopped(),
-        _ = terminate.recv() => stopped(),
+        result = run(options) => print_result(result),
+        _ = interrupt.recv() => interrupted(),
+        _ = terminate.recv() => interrupted(),
     }
 }
 
-fn stopped() -> ExitCode {
-    eprintln!("\nseckill-drill: stopped; what it started is ended, and its files are removed");
+fn interrupted() -> ExitCode {
+    eprintln!("\nseckill-drill: interrupted; its processes are ended and its files are removed");
     ExitCode::FAILURE
 }
 
-fn tell(ended: Result<Report, Problem>) -> ExitCode {
-    match ended {
+fn print_result(result: Result<Report, Problem>) -> ExitCode {
+    match result {
         Ok(report) => {
             println!("\n{}", report.text);
             match &report.kept {

@@ -1,4 +1,4 @@
-//! What `seckill-drill` can be told.
+//! The command line of `seckill-drill`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,48 +7,52 @@ use clap::Parser;
 
 use crate::Problem;
 
-/// Kills what serves a flash sale, again and again, while it sells; then proves that nothing was lost, doubled or left behind.
+/// Kills processes during a flash sale, then checks that nothing was lost, duplicated or left behind.
 ///
-/// It starts the local cloud with the real functions on a data directory of its own, lets buyers press, pay, cancel, refund and walk
-/// away, and meanwhile kills functions and the local cloud itself with kill -9. Then everything settles, and the books are audited.
+/// The drill starts the local cloud with the real functions on its own data directory. Buyers buy, pay, cancel, ask for
+/// refunds or leave, while functions and the local cloud itself are killed with kill -9. Afterwards the drill waits
+/// until everything has settled and audits all tables, queues and payments. It exits with an error if a check fails.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "seckill-drill", version, max_term_width = 100)]
 pub struct Options {
     /// Units on sale
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub units: u32,
-    /// Purchases that buyers make: presses, without the retries of those that were not answered
-    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    /// Purchases that buyers attempt, not counting retries of unanswered requests
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub purchases: u32,
-    /// The purchases are spread over at least so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Spread the purchases over at least this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 75)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Presses under way at the same time
+    /// Purchase requests in flight at the same time
     #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub clients: u32,
-    /// How long an order waits for its payment, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=3_600))]
+    /// How long a buyer has to pay, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(value_parser = clap::value_parser!(u32).range(5..=3_600))]
     pub payment_window: u32,
-    /// Draws the same choices as a run before: who presses with which key, what buyers do, what is killed after how long. What they meet is
-    /// up to the machine [default: another each time]
+    /// Repeat the random choices of an earlier run: who buys with which key, what buyers do, what is killed and when.
+    /// The timing still depends on the machine [default: a new seed for each run]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// For a drill of seconds: kills come quicker, buyers lose patience sooner, and reconcile does not wait for its minute
+    /// For a drill of a few seconds: kill more often, make buyers less patient, and run reconcile without its schedule
     #[arg(long)]
     pub hurry: bool,
-    /// Give up so many minutes after the last buyer has left, if not everything has settled
+    /// Minutes to wait for everything to settle after the last buyer has left
     #[arg(long, value_name = "MINUTES", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub give_up_minutes: u64,
-    /// The template whose functions are drilled
+    /// The SAM template with the functions to run
     #[arg(long, value_name = "FILE", default_value = "template.yaml")]
     pub template: PathBuf,
-    /// Where the local cloud's and the functions' binaries are [default: beside this program]
+    /// The directory with the binaries of the local cloud and the functions [default: that of this program]
     #[arg(long, value_name = "DIR")]
     pub binaries: Option<PathBuf>,
 }
 
 impl Options {
-    /// The directory of the binaries: this program was built together with them.
+    /// The directory of the binaries. By default that of this program, because they are built together.
     pub(crate) fn binaries(&self) -> Result<PathBuf, Problem> {
         match &self.binaries {
             Some(directory) => Ok(directory.clone()),
@@ -56,12 +60,12 @@ impl Options {
         }
     }
 
-    /// Before this, counted from the first, a purchase does not begin.
+    /// The earliest start of a purchase, counted from the first one.
     pub(crate) fn begins_after(&self, purchase: u32) -> Duration {
         Duration::from_secs(self.seconds) * purchase / self.purchases.max(1)
     }
 
-    /// Whether so many purchases leave only those that are to be made in peace.
+    /// Whether only the last tenth of the purchases is left. Nothing is killed during those.
     pub(crate) fn is_last_stretch(&self, begun: u32) -> bool {
         u64::from(begun) * 10 >= u64::from(self.purchases) * 9
     }
@@ -72,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn purchases_are_spread_and_the_last_are_made_in_peace() {
+    fn purchases_are_spread_and_nothing_is_killed_during_the_last_tenth() {
         let options = Options::try_parse_from(["seckill-drill", "--purchases", "100", "--seconds", "50"]).unwrap();
         assert_eq!(options.begins_after(0), Duration::ZERO);
         assert_eq!(options.begins_after(99), Duration::from_millis(49_500));
@@ -80,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn an_invalid_argument_is_named() {
         for line in [["--units", "0"], ["--clients", "513"], ["--seed", "x"], ["--payment-window", "1"]] {
             let error = Options::try_parse_from(["seckill-drill"].iter().chain(&line)).unwrap_err();
             assert!(error.to_string().contains(line[0]), "{error}");

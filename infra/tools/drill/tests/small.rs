@@ -1,4 +1,4 @@
-//! A drill of seconds: the real functions and the local cloud are killed while they sell thirty units.
+//! A short drill: the real functions and the local cloud are killed while they sell thirty units.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Parser as _;
 use drill::{Kind, Options, run};
 
-/// The template, with an order message that is seen again in seconds if its consumer was killed, not in three minutes.
+/// The template with a shorter visibility timeout: if its consumer is killed, an order message becomes visible again
+/// after seconds instead of three minutes.
 fn template(directory: &Path) -> PathBuf {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../template.yaml")).unwrap();
     let (before, consumer) = text.split_once("  OrderConsumerFunction:\n").expect("the template has an order consumer");
     for setting in ["Timeout: 30", "VisibilityTimeout: 180"] {
-        assert!(consumer.contains(setting), "the template does not say {setting} any more");
+        assert!(consumer.contains(setting), "the template no longer contains {setting}");
     }
     let consumer = consumer.replacen("Timeout: 30", "Timeout: 6", 1).replacen("Timeout: 180", "Timeout: 6", 1);
     let path = directory.join("template.yaml");
@@ -32,11 +33,11 @@ async fn nothing_is_lost_when_everything_is_killed() {
     println!("{}", report.text);
     assert!(report.passed, "{}\nleft in {:?}", report.text, report.kept);
     assert!(report.kept.is_none());
-    // It was a drill: things were killed, and buyers bought all the same.
-    let kills = report.tally.of(Kind::Kill);
+    // Processes were killed, and buyers bought nevertheless.
+    let kills = report.counts.of(Kind::Kill);
     let clouds = kills.get("local cloud").copied().unwrap_or(0);
-    assert!(clouds >= 1 && report.tally.total(Kind::Kill) - clouds >= 3, "{kills:?}");
-    let answers = report.tally.of(Kind::Answer);
+    assert!(clouds >= 1 && report.counts.total(Kind::Kill) - clouds >= 3, "{kills:?}");
+    let answers = report.counts.of(Kind::Answer);
     assert!(["202", "SOLD_OUT"].iter().all(|code| answers.contains_key(*code)), "{answers:?}");
-    assert!(report.tally.of(Kind::Deed).contains_key("paid"), "{}", report.text);
+    assert!(report.counts.of(Kind::Action).contains_key("paid"), "{}", report.text);
 }

@@ -1,9 +1,9 @@
-//! Whether the sale was correct: what buyers were told against what the API's own audit says. Pure: from figures to sentences.
+//! Whether the sale was correct: the answers that buyers got, compared with the audit of the API.
 
 use serde_json::Value;
 use testkit::check::Check;
 
-use crate::tally::Counts;
+use crate::counts::Counts;
 
 /// The audit of the item, as the API gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +36,11 @@ impl Audit {
     }
 }
 
-/// Everything that must be true, of a sale that nobody else pressed at between the two audits.
+/// Everything that must be true of a sale in which nobody else bought between the two audits.
 pub(crate) fn checks(before: &Audit, after: &Audit, counts: &Counts) -> Vec<Check> {
     let accepted = i64::try_from(counts.orders.len()).unwrap_or(i64::MAX);
     let unclear = i64::try_from(counts.unclear).unwrap_or(i64::MAX);
-    // A buyer who never got a clear answer may have an order or not.
+    // A buyer without a definite answer may have an order.
     let may_be = accepted..=accepted.saturating_add(unclear);
     let orders = after.orders - before.orders;
     let units = after.held + after.sold - before.held - before.sold;
@@ -55,45 +55,45 @@ pub(crate) fn checks(before: &Audit, after: &Audit, counts: &Counts) -> Vec<Chec
         .map(|order| format!("order {order}"))
         .collect();
     let was_sold_out = counts.first_sold_out.is_some();
-    let (told, more) = (&counts.surprises.1, counts.surprises.0);
-    let mut surprises = told.clone();
-    if usize::try_from(more).is_ok_and(|more| more > told.len()) {
-        surprises.push(format!("{more} in all"));
+    let (described, total) = (&counts.unexpected.1, counts.unexpected.0);
+    let mut unexpected = described.clone();
+    if usize::try_from(total).is_ok_and(|total| total > described.len()) {
+        unexpected.push(format!("{total} in total"));
     }
     let paid = i64::try_from(counts.paid.len()).unwrap_or(i64::MAX);
     let may_be_paid = paid..=paid.saturating_add(i64::try_from(counts.unclear_payments).unwrap_or(i64::MAX));
     let (paid_now, sold_now) = (after.paid - before.paid, after.sold - before.sold);
     vec![
         Check::never(
-            format!("units sold are orders: {accepted} presses were accepted"),
+            format!("every unit belongs to an order: {accepted} purchases were accepted"),
             unless(
                 may_be.contains(&orders) && may_be.contains(&units),
-                format!("there are {orders} more orders, of {units} units"),
+                format!("there are {orders} new orders with {units} units"),
             ),
         ),
-        Check::never("each order was given to one buyer", counts.doubles.clone()),
+        Check::never("each order belongs to one buyer", counts.doubles.clone()),
         Check::never(
-            format!("{} second presses were refused", counts.second_presses),
-            counts.wrong_second_presses.clone(),
+            format!("{} second purchases were refused", counts.second_purchases),
+            counts.wrong_second_purchases.clone(),
         ),
-        Check::never("every buyer who was told of an order has seen it made", unmade),
+        Check::never("every accepted order was seen by its buyer", unmade),
         Check::never(
             format!("free + held + sold = total = {}", after.total),
             unless(sum == after.total, format!("{} + {} + {} = {sum}", after.free, after.held, after.sold)),
         ),
-        Check::never("the audit finds nothing: no drift", drift),
+        Check::never("the audit finds no drift", drift),
         Check::never(
-            format!("{paid} orders were paid, and so many units are sold"),
+            format!("{paid} orders were paid, and as many units are sold"),
             unless(
                 may_be_paid.contains(&paid_now) && sold_now == paid_now,
                 format!("{paid_now} are paid and {sold_now} sold"),
             ),
         ),
         Check::never(
-            "sold out was said only when nothing was left",
+            "SOLD_OUT was answered only when nothing was left",
             unless(!was_sold_out || after.free == 0, format!("{} units are free", after.free)),
         ),
-        Check::never("every answer was one that a client can expect", surprises),
+        Check::never("every answer was one that a client can expect", unexpected),
     ]
 }
 
@@ -130,30 +130,30 @@ mod tests {
             let wrong = wrong(after, counts);
             assert!(wrong.iter().any(|says| says.contains(words)), "{words}: {wrong:?}");
         };
-        found(&sold(4, 4), &right, "units sold are orders");
-        found(&sold(2, 3), &right, "units sold are orders");
-        found(&sold(3, 4), &right, "units sold are orders");
+        found(&sold(4, 4), &right, "every unit belongs to an order");
+        found(&sold(2, 3), &right, "every unit belongs to an order");
+        found(&sold(3, 4), &right, "every unit belongs to an order");
         found(&Audit { drift: 1, free: 6, ..sold(3, 3) }, &right, "no drift");
         found(&Audit { free: 6, ..sold(3, 3) }, &right, "free + held + sold");
         found(&Audit { findings: vec!["bucket 1".into()], ..sold(3, 3) }, &right, "no drift");
         found(&Audit { paid: 1, ..sold(3, 3) }, &right, "orders were paid");
         let mut unmade = counts(&["A", "B", "C"]);
         unmade.made.remove("B");
-        found(&sold(3, 3), &unmade, "has seen it made");
+        found(&sold(3, 3), &unmade, "seen by its buyer");
         let mut early = counts(&["A", "B", "C"]);
         early.first_sold_out = Some(Duration::from_secs(1));
-        found(&sold(3, 3), &early, "sold out was said");
+        found(&sold(3, 3), &early, "SOLD_OUT was answered");
         let mut odd = counts(&["A", "B", "C"]);
-        odd.surprises = (3, vec!["500".into()]);
+        odd.unexpected = (3, vec!["500".into()]);
         found(&sold(3, 3), &odd, "client can expect");
         odd.doubles.push("A".into());
-        odd.wrong_second_presses.push("A".into());
-        found(&sold(3, 3), &odd, "given to one buyer");
-        found(&sold(3, 3), &odd, "second presses");
+        odd.wrong_second_purchases.push("A".into());
+        found(&sold(3, 3), &odd, "belongs to one buyer");
+        found(&sold(3, 3), &odd, "second purchases");
     }
 
     #[test]
-    fn a_press_that_was_never_answered_may_have_worked_or_not() {
+    fn a_purchase_without_an_answer_may_have_succeeded() {
         let mut lost = counts(&["A"]);
         lost.unclear = 1;
         assert_eq!(wrong(&sold(1, 1), &lost), [""; 0]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_that_was_never_answered_may_have_worked_or_not() {
+    fn a_payment_without_an_answer_may_have_succeeded() {
         let paid = |units: i64| Audit { paid: units, sold: units, held: 2 - units, ..sold(2, 2) };
         let mut lost = counts(&["A", "B"]);
         lost.paid.insert("A".into());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_audit_that_lacks_a_figure_is_none() {
+    fn an_audit_without_all_figures_is_refused() {
         let mut item = json!({
             "total": 3, "free": 1, "held": 1, "sold": 1, "drift": 0, "findings": ["x"],
             "orders": { "PENDING_PAYMENT": 1, "PAID": 1, "CLOSED": 2 },

@@ -1,13 +1,14 @@
 //! Thousands of buyers at a running system, then an audit through its API.
 //!
-//! An open loop: buyers come when they were planned to come, however slow the answers are, and their waits are counted from then on. A tool
-//! that waits for answers before it asks again would let a slow system choose how much it is asked.
+//! This is an open loop: buyers arrive at planned times, however slow the answers are, and latency counts from the
+//! planned time. A closed loop, which waits for an answer before it sends the next request, would let a slow system
+//! reduce its own load.
 
 mod audit;
-mod crowd;
+mod buyers;
+mod counts;
 mod options;
 mod report;
-mod tally;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,41 +21,39 @@ use testkit::http::{Api, User, sale_form};
 use testkit::progress;
 
 use audit::Audit;
-use crowd::Crowd;
+use buyers::Buyers;
+use counts::SharedCounts;
 pub use options::{Options, Shape};
-use tally::Tally;
 
-/// What keeps a run from its end: there is nobody to act on it but the reader.
+/// Any error that ends a run. It is only ever shown to a person.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Unpaid orders must not run out while the crowd is still there; a provider takes no payment that is open for a day.
+/// Long enough that no unpaid order times out during a run. Providers do not accept payments that are open for a day.
 const PAYMENT_WINDOW_S: u32 = 12 * 3_600;
-/// Tokens asked for at the same time.
+/// Requests for tokens at the same time.
 const TOKENS_AT_ONCE: usize = 64;
-/// How long orders may take that nobody looks at any more.
+/// How long to wait for orders that no buyer follows any longer.
 const SETTLES_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const BAR: usize = 24;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// For people.
     pub text: String,
-    /// For programs.
     pub figures: Value,
-    /// Whether the sale was correct.
+    /// Whether every check holds.
     pub passed: bool,
 }
 
-/// Runs it all, and writes the chart and the figures.
+/// Runs the load test and writes the chart and the figures.
 pub async fn run(options: &Options) -> Result<Report, Problem> {
     options.check()?;
     let at_most = Duration::from_secs(options.give_up_minutes.saturating_mul(60));
     match tokio::time::timeout(at_most, play(options)).await {
         Ok(ended) => ended,
         Err(_) => Err(format!(
-            "gave up after {} minutes: let fewer buyers come (--buyers), or wait longer (--give-up-minutes)",
+            "not finished after {} minutes: use fewer --buyers, or a longer --give-up-minutes",
             options.give_up_minutes
         )
         .into()),
@@ -66,30 +65,31 @@ async fn play(options: &Options) -> Result<Report, Problem> {
         Some(seed) => seed,
         None => u64::from(getrandom::u32()?),
     };
-    let api = Api::try_new(options.base_url.trim_end_matches('/').to_owned())
-        .map_err(|error| format!("cannot trust anybody at {}: {error}; install ca-certificates", options.base_url))?;
+    let api = Api::try_new(options.base_url.trim_end_matches('/').to_owned()).map_err(|error| {
+        format!("cannot verify certificates for {}: {error}; install ca-certificates", options.base_url)
+    })?;
     let operator = operator(&api, options).await?;
     let (sale, item) = sale(&operator, options).await?;
-    let buyers = buyers(&api, options, seed).await?;
+    let users = sign_in(&api, options, seed).await?;
     let before = audit(&operator, &sale, &item).await?;
-    let crowd = Arc::new(Crowd {
+    let buyers = Arc::new(Buyers {
         options: options.clone(),
         seed,
-        press: json!({ "saleId": sale, "itemId": item, "quantity": 1 }).to_string(),
+        purchase_body: json!({ "saleId": sale, "itemId": item, "quantity": 1 }).to_string(),
         sale: sale.clone(),
-        buyers,
-        tally: Tally::new(Instant::now()),
+        users,
+        counts: SharedCounts::new(Instant::now()),
     });
     tokio::select! {
-        () = crowd.come() => {}
-        () = told(&crowd) => {}
+        () = buyers.arrive() => {}
+        () = show_progress(&buyers) => {}
     }
-    let took = crowd.tally.began.elapsed();
-    progress::show(&line(&crowd));
-    let after = settled(&operator, &sale, &item, &crowd, &before).await?;
+    let took = buyers.counts.began.elapsed();
+    progress::show(&line(&buyers));
+    let after = settled(&operator, &sale, &item, &buyers, &before).await?;
     progress::end();
 
-    let counts = crowd.tally.counts();
+    let counts = buyers.counts.lock();
     let checks = audit::checks(&before, &after, &counts);
     let text = report::text(&counts, &checks, options, seed, took);
     let figures = report::json(&counts, &checks, options, seed, took);
@@ -104,15 +104,16 @@ fn write(path: &Path, text: &str) -> Result<(), Problem> {
         .map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-/// A token of the local issuer.
+/// A token from the local cloud.
 async fn local_token(api: &Api, sub: &str, scope: &str) -> Result<String, Problem> {
     let asked = json!({ "sub": sub, "scope": scope }).to_string();
-    let answer = api.try_send("POST", "/_local/token", &[], asked).await.map_err(|error| {
-        format!("nobody answers at {}: start the local cloud with `make run` ({error})", api.base_url)
-    })?;
+    let answer = api
+        .try_send("POST", "/_local/token", &[], asked)
+        .await
+        .map_err(|error| format!("no answer from {}: start the local cloud with `make run` ({error})", api.base_url))?;
     match answer.body.get("token").and_then(Value::as_str) {
         Some(token) => Ok(token.to_owned()),
-        None => Err(format!("{} gives no tokens: is it the local cloud? ({})", api.base_url, answer.body).into()),
+        None => Err(format!("{} issues no tokens: is it the local cloud? ({})", api.base_url, answer.body).into()),
     }
 }
 
@@ -124,33 +125,33 @@ async fn operator(api: &Api, options: &Options) -> Result<User, Problem> {
     Ok(User::new(api, &token))
 }
 
-/// The sale that is pressed at, and its item.
+/// The sale and the item to buy.
 async fn sale(operator: &User, options: &Options) -> Result<(String, String), Problem> {
     if let (Some(sale), Some(item)) = (&options.sale, &options.item) {
         return Ok((sale.clone(), item.clone()));
     }
-    progress::show(&format!("  laying out {} units", number(f64::from(options.units))));
+    progress::show(&format!("  preparing a sale of {} units", number(f64::from(options.units))));
     let now = server_time(operator).await?;
     let sale = operator.open_sale(&sale_form(now, options.units, 1, PAYMENT_WINDOW_S)).await?;
     Ok((sale, "phone".to_owned()))
 }
 
-/// The server's time: its sale begins and ends by that.
+/// The time of the server, which decides when a sale starts and ends.
 async fn server_time(operator: &User) -> Result<jiff::Timestamp, Problem> {
     let answer = operator.try_with("GET", "/sales", &[], "").await?;
     let now = answer.body.get("now").and_then(Value::as_str).and_then(|now| now.parse::<jiff::Timestamp>().ok());
-    now.ok_or_else(|| format!("GET /sales did not say what time it is: {} {}", answer.status, answer.body).into())
+    now.ok_or_else(|| format!("the answer to GET /sales has no time: {} {}", answer.status, answer.body).into())
 }
 
-/// Everybody with a token, before anything is measured.
-async fn buyers(api: &Api, options: &Options, seed: u64) -> Result<Vec<User>, Problem> {
+/// Gets a token for each buyer, before anything is measured.
+async fn sign_in(api: &Api, options: &Options, seed: u64) -> Result<Vec<User>, Problem> {
     let wanted = usize::try_from(options.buyers)?;
     if let Some(file) = &options.tokens {
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
         let tokens: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(wanted).collect();
         if tokens.len() < wanted {
             return Err(format!(
-                "{} has {} tokens and {wanted} buyers want one: say --buyers {}",
+                "{} has only {} tokens for {wanted} buyers: add tokens, or use --buyers {}",
                 file.display(),
                 tokens.len(),
                 tokens.len()
@@ -159,7 +160,7 @@ async fn buyers(api: &Api, options: &Options, seed: u64) -> Result<Vec<User>, Pr
         }
         return Ok(tokens.into_iter().map(|token| User::new(api, token)).collect());
     }
-    progress::show(&format!("  {} tokens", number(f64::from(options.buyers))));
+    progress::show(&format!("  requesting {} tokens", number(f64::from(options.buyers))));
     let tokens = stream::iter(0..options.buyers)
         .map(|number| async move { local_token(api, &format!("load-{seed}-{number}"), "").await })
         .buffered(TOKENS_AT_ONCE);
@@ -176,10 +177,10 @@ async fn audit(operator: &User, sale: &str, item: &str) -> Result<Audit, Problem
         .ok_or_else(|| format!("no audit of {item} in {sale}: {} {}", answer.status, answer.body).into())
 }
 
-/// The audit once every accepted purchase is an order, or time is up.
-async fn settled(operator: &User, sale: &str, item: &str, crowd: &Crowd, before: &Audit) -> Result<Audit, Problem> {
+/// The audit after every accepted purchase has become an order, or after the time limit.
+async fn settled(operator: &User, sale: &str, item: &str, buyers: &Buyers, before: &Audit) -> Result<Audit, Problem> {
     let until = Instant::now() + SETTLES_WITHIN;
-    let expected = i64::try_from(crowd.tally.counts().orders.len())?;
+    let expected = i64::try_from(buyers.counts.lock().orders.len())?;
     loop {
         let after = audit(operator, sale, item).await?;
         if after.orders - before.orders >= expected || Instant::now() > until {
@@ -189,31 +190,32 @@ async fn settled(operator: &User, sale: &str, item: &str, crowd: &Crowd, before:
     }
 }
 
-/// Tells how far it is, for ever.
-async fn told(crowd: &Crowd) {
+/// Shows the progress until it is dropped.
+async fn show_progress(buyers: &Buyers) {
     loop {
         tokio::time::sleep(progress::every()).await;
-        progress::show(&line(crowd));
+        progress::show(&line(buyers));
     }
 }
 
-/// A bar, and the rate of the last whole second.
-fn line(crowd: &Crowd) -> String {
-    let counts = crowd.tally.counts();
-    let share = f64::from(counts.come) / f64::from(crowd.options.buyers.max(1));
+/// A progress bar and the rate of the last whole second.
+fn line(buyers: &Buyers) -> String {
+    let counts = buyers.counts.lock();
+    let share = f64::from(counts.arrived) / f64::from(buyers.options.buyers.max(1));
     let filled =
         (0..BAR).filter(|n| float(u64::try_from(*n).unwrap_or(0)) < share * float(u64::try_from(BAR).unwrap_or(1)));
     let filled = filled.count();
-    let after = crowd.tally.began.elapsed().as_secs();
+    let after = buyers.counts.began.elapsed().as_secs();
     let last = usize::try_from(after).ok().and_then(|after| counts.seconds.get(after.checked_sub(1)?));
     let rate = last.map_or(0, |second| second.accepted + second.sold_out + second.other);
     format!(
-        "  [{}{}] {:>3.0} %  {after} s  {} of {} came; {} answers a second; {} accepted, {} sold out, {} paid",
+        "  [{}{}] {:>3.0} %  {after} s  {} of {} buyers arrived; {} answers per second; {} accepted, {} sold out, \
+         {} paid",
         "#".repeat(filled),
         ".".repeat(BAR - filled),
         share * 100.0,
-        counts.come,
-        crowd.options.buyers,
+        counts.arrived,
+        buyers.options.buyers,
         rate,
         counts.orders.len(),
         counts.answered("SOLD_OUT"),

@@ -1,4 +1,4 @@
-//! `seckill-load`: thousands of buyers at a running system, and an audit.
+//! `seckill-load`: sends thousands of buyers to a running system and audits the sale.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser as _;
 use load::{Options, run};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The sale did not take place, or not to its end.
+/// The exit code when the sale did not take place or did not finish.
 const DID_NOT_RUN: u8 = 2;
 
 #[tokio::main]
@@ -14,13 +14,13 @@ async fn main() -> ExitCode {
     let options = Options::parse();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        eprintln!("seckill-load: cannot listen for Ctrl-C: the system refused");
+        eprintln!("seckill-load: cannot install a handler for Ctrl-C");
         return ExitCode::from(DID_NOT_RUN);
     };
     let ended = tokio::select! {
         ended = run(&options) => ended,
-        _ = interrupt.recv() => Err("stopped; nothing was audited, and orders that were made stay".into()),
-        _ = terminate.recv() => Err("stopped; nothing was audited, and orders that were made stay".into()),
+        _ = interrupt.recv() => Err("interrupted: nothing was audited, and existing orders stay".into()),
+        _ = terminate.recv() => Err("interrupted: nothing was audited, and existing orders stay".into()),
     };
     match ended {
         Ok(report) => {
@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
             if report.passed {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("seckill-load: the sale was not correct");
+            eprintln!("seckill-load: the sale was not correct; see the failed checks above");
             ExitCode::FAILURE
         }
         Err(problem) => {

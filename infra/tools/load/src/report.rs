@@ -1,4 +1,4 @@
-//! The table, the chart and the figures of a run.
+//! The result of a run as a table, charts and JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use testkit::check::Check;
 
 use crate::Options;
-use crate::tally::{Counts, Route, Second};
+use crate::counts::{Counts, Route, Second};
 
 const PERCENTILES: [(&str, f64); 5] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
-/// When units went, for people.
+/// How long it took to sell everything.
 pub(crate) fn sold_out_after(counts: &Counts) -> Option<Duration> {
     counts.first_sold_out.and(counts.last_accepted)
 }
@@ -22,14 +22,14 @@ pub(crate) fn text(counts: &Counts, checks: &[Check], options: &Options, seed: u
     // Writing into a string cannot fail.
     let _ = writeln!(
         text,
-        "\n{} buyers within {} s at {}; {} presses in {} s, seed {seed}\n",
+        "\n{} buyers within {} s at {}; {} purchase requests in {} s, seed {seed}\n",
         number(f64::from(options.buyers)),
         options.seconds,
         options.base_url,
-        number(float(counts.presses())),
+        number(float(counts.purchase_requests())),
         number(took.as_secs_f64()),
     );
-    let mut answers = Table::new(["presses answered", ""]);
+    let mut answers = Table::new(["answers to purchases", ""]);
     for (answer, count) in &counts.answers {
         answers.row([answer.clone(), number(float(*count))]);
     }
@@ -45,7 +45,7 @@ pub(crate) fn text(counts: &Counts, checks: &[Check], options: &Options, seed: u
             row(route.name(), latency);
         }
     }
-    row("press → order, by the server's clock", &counts.lag);
+    row("request → order, by the server's clock", &counts.lag);
     let _ = writeln!(text, "{}", times.text());
     if let Some(after) = sold_out_after(counts) {
         let _ = writeln!(text, "  sold out after {} s", number(after.as_secs_f64()));
@@ -53,12 +53,12 @@ pub(crate) fn text(counts: &Counts, checks: &[Check], options: &Options, seed: u
     if counts.late > 0 {
         let _ = writeln!(
             text,
-            "  {} buyers had to wait for others to leave before they could begin (--at-once): it is in their times",
+            "  {} buyers had to wait for others before they could start (--at-once): their latency includes it",
             number(float(counts.late))
         );
     }
     if counts.unclear > 0 {
-        let _ = writeln!(text, "  {} buyers never got a clear answer", number(float(counts.unclear)));
+        let _ = writeln!(text, "  {} buyers never got a definite answer", number(float(counts.unclear)));
     }
     if counts.unclear_payments > 0 {
         let _ = writeln!(text, "  {} payments were not answered", number(float(counts.unclear_payments)));
@@ -77,9 +77,9 @@ pub(crate) fn charts(counts: &Counts) -> Vec<Chart> {
     };
     vec![
         Chart {
-            title: "Presses answered".into(),
+            title: "Answers to purchases".into(),
             x: "seconds".into(),
-            y: "a second".into(),
+            y: "per second".into(),
             series: vec![
                 series("accepted", &|second| f64::from(second.accepted)),
                 series("sold out", &|second| f64::from(second.sold_out)),
@@ -87,18 +87,18 @@ pub(crate) fn charts(counts: &Counts) -> Vec<Chart> {
             ],
         },
         Chart {
-            title: "From the press to its answer".into(),
+            title: "Latency of purchases".into(),
             x: "seconds".into(),
             y: "ms".into(),
             series: vec![
-                series("p50", &|second| second.press.percentile_ms(50.0)),
-                series("p99", &|second| second.press.percentile_ms(99.0)),
+                series("p50", &|second| second.latency.percentile_ms(50.0)),
+                series("p99", &|second| second.latency.percentile_ms(99.0)),
             ],
         },
     ]
 }
 
-/// The same for a program.
+/// The same as JSON, for programs.
 pub(crate) fn json(counts: &Counts, checks: &[Check], options: &Options, seed: u64, took: Duration) -> Value {
     let latency = |latency: &figures::Latency| {
         let mut figures: serde_json::Map<String, Value> =
@@ -111,10 +111,11 @@ pub(crate) fn json(counts: &Counts, checks: &[Check], options: &Options, seed: u
     let checks: Vec<Value> = checks.iter().map(|check| json!({ "says": check.says, "wrong": check.wrong })).collect();
     json!({
         "baseUrl": options.base_url, "buyers": options.buyers, "seconds": options.seconds, "seed": seed,
-        "tookSeconds": took.as_secs_f64(), "answers": counts.answers, "milliseconds": times, "orderLagMilliseconds": latency(&counts.lag),
+        "tookSeconds": took.as_secs_f64(), "answers": counts.answers, "milliseconds": times,
+        "orderLagMilliseconds": latency(&counts.lag),
         "soldOutAfterSeconds": sold_out_after(counts).map(|after| after.as_secs_f64()),
-        "secondPresses": counts.second_presses, "paid": counts.paid.len(), "late": counts.late, "unclear": counts.unclear,
-        "unclearPayments": counts.unclear_payments,
+        "secondPurchases": counts.second_purchases, "paid": counts.paid.len(), "late": counts.late,
+        "unclear": counts.unclear, "unclearPayments": counts.unclear_payments,
         "checks": checks,
     })
 }

@@ -1,4 +1,5 @@
-//! The least that a function behind an API can be and still write to DynamoDB: what every function of this kind pays at its start.
+//! The smallest function behind an API that writes to DynamoDB. Its start time is the lower limit for every function of
+//! this kind.
 
 use aws_config::BehaviorVersion;
 use aws_sdk_dynamodb::Client;

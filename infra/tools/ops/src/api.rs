@@ -1,4 +1,4 @@
-//! The running API as an operator asks it: over HTTP at the local cloud, over HTTPS at a stage.
+//! A client of the API for operators: over HTTP to the local cloud, over HTTPS to a stage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,72 +13,56 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 
-/// The longest answer that is read: an audit names at most some hundred findings.
+/// The largest answer that is read. An audit has at most a few hundred findings.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
-/// How long an answer is waited for: twice what API Gateway gives a function.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for an answer: twice the time limit of API Gateway.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why there is no answer, or none to work with.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The system's certificates cannot be read.
-    #[error("this machine's root certificates cannot be read: {0}")]
+    #[error("the root certificates of this machine cannot be read: {0}; install ca-certificates")]
     Certificates(std::io::Error),
-    /// Nothing answers.
-    #[error("{url} does not answer ({why}): is it running, and is the address right?")]
-    NoAnswer {
-        /// What was asked.
-        url: String,
-        /// What happened.
-        why: String,
-    },
-    /// It refused.
-    #[error("{url} answered {status}: {said}")]
-    Refused {
-        /// What was asked.
-        url: String,
-        /// The status.
-        status: u16,
-        /// What it said.
-        said: String,
-    },
-    /// Something else answers there: it makes no tokens.
-    #[error("what answers at {0} is not the local cloud: give its address with --base-url")]
+    #[error("{url} does not answer ({why}): check that it is running and that the address is right")]
+    NoAnswer { url: String, why: String },
+    #[error("{url} answered {status}: {message}")]
+    Refused { url: String, status: u16, message: String },
+    /// The server at this address issues no tokens.
+    #[error("the server at {0} is not the local cloud: give the address of the local cloud with --base-url")]
     NotTheLocalCloud(String),
 }
 
-/// An API, and who asks.
+/// The API at an address, with the token that is sent.
 pub struct Api {
     base_url: String,
     token: Option<String>,
-    patience: Duration,
+    timeout: Duration,
     client: Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl Api {
-    /// The API at an address, asked without a token.
+    /// Without a token.
     pub fn at(base_url: &str) -> Result<Self, ApiError> {
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(encryption(base_url).map_err(ApiError::Certificates)?)
+            .with_tls_config(tls_config(base_url).map_err(ApiError::Certificates)?)
             .https_or_http()
             .enable_http1()
             .build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), token: None, patience: PATIENCE, client })
+        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), token: None, timeout: TIMEOUT, client })
     }
 
-    /// The same, asked with an operator's token.
     pub fn with_token(self, token: String) -> Self {
         Self { token: Some(token), ..self }
     }
 
-    /// The same, waiting so long for each answer.
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    /// Sets how long to wait for each answer.
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
-    /// The local cloud at an address, which makes its operator a token.
-    pub async fn of_the_local_cloud(base_url: &str) -> Result<Self, ApiError> {
+    /// The local cloud at an address, with an operator's token that it issues.
+    pub async fn local(base_url: &str) -> Result<Self, ApiError> {
         let api = Self::at(base_url)?;
         let answer = api.post("/_local/token", &json!({ "sub": "operator", "scope": "seckill/admin" })).await?;
         match answer.get("token").and_then(Value::as_str) {
@@ -87,20 +71,18 @@ impl Api {
         }
     }
 
-    /// Reads.
     pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
         self.send("GET", path, Bytes::new()).await
     }
 
-    /// Sends something.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
         self.send("POST", path, body.to_string().into()).await
     }
 
     async fn send(&self, method: &str, path: &str, body: Bytes) -> Result<Value, ApiError> {
         let url = format!("{}{path}", self.base_url);
-        let answered = tokio::time::timeout(self.patience, self.send_and_read(method, &url, body)).await;
-        let why = || format!("nothing within {:?}", self.patience);
+        let answered = tokio::time::timeout(self.timeout, self.send_and_read(method, &url, body)).await;
+        let why = || format!("no answer within {:?}", self.timeout);
         answered.unwrap_or_else(|_| Err(ApiError::NoAnswer { url, why: why() }))
     }
 
@@ -121,12 +103,12 @@ impl Api {
         }
         let words = ["detail", "message", "errorMessage"].iter().find_map(|key| said.get(key)?.as_str());
         let words = words.map_or_else(|| String::from_utf8_lossy(&body).chars().take(300).collect(), str::to_owned);
-        Err(ApiError::Refused { url: url.to_owned(), status: status.as_u16(), said: words })
+        Err(ApiError::Refused { url: url.to_owned(), status: status.as_u16(), message: words })
     }
 }
 
-/// Nobody's word counts where nothing is encrypted: the machine's certificates are read only if they are needed.
-fn encryption(base_url: &str) -> std::io::Result<ClientConfig> {
+/// Reads the root certificates of the machine only for HTTPS. Plain HTTP does not need them.
+fn tls_config(base_url: &str) -> std::io::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(std::io::Error::other)?;
     let builder = match base_url.starts_with("http:") {
@@ -148,37 +130,37 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Where somebody answers one request, and says this.
-    pub(crate) async fn answers_once(said: &'static str) -> String {
+    /// The address of a server that gives this answer to one request.
+    pub(crate) async fn server_answering(body: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {
             let (mut connection, _) = listener.accept().await.unwrap();
             let mut asked = [0; 4_096];
             assert!(connection.read(&mut asked).await.unwrap() > 0);
-            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{said}", said.len());
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
             connection.write_all(answer.as_bytes()).await.unwrap();
-            // Until the other side has read it and leaves.
+            // Keep the connection open until the client has read the answer.
             while connection.read(&mut asked).await.is_ok_and(|read| read > 0) {}
         });
         url
     }
 
     #[tokio::test]
-    async fn whoever_does_not_answer_is_not_waited_for_without_end() {
-        // The system makes connections, and nobody takes them.
+    async fn a_server_that_does_not_answer_is_a_timeout() {
+        // The system accepts connections, and no program answers them.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", silent.local_addr().unwrap());
-        let api = Api::at(&url).unwrap().with_patience(Duration::from_millis(50));
+        let api = Api::at(&url).unwrap().with_timeout(Duration::from_millis(50));
         let error = api.get("/admin/sales").await.unwrap_err();
-        assert!(matches!(&error, ApiError::NoAnswer { why, .. } if why == "nothing within 50ms"), "{error}");
+        assert!(matches!(&error, ApiError::NoAnswer { why, .. } if why == "no answer within 50ms"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_local_cloud_makes_tokens() {
-        let api = Api::of_the_local_cloud(&answers_once(r#"{"token":"t"}"#).await).await.unwrap();
+    async fn the_local_cloud_issues_the_token() {
+        let api = Api::local(&server_answering(r#"{"token":"t"}"#).await).await.unwrap();
         assert_eq!(api.token.as_deref(), Some("t"));
-        let error = Api::of_the_local_cloud(&answers_once("{}").await).await.err().unwrap();
+        let error = Api::local(&server_answering("{}").await).await.err().unwrap();
         assert!(error.to_string().contains("not the local cloud"), "{error}");
     }
 }

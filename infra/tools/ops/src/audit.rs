@@ -1,20 +1,18 @@
-//! The audit of a sale, as a table: what there is of each item, and whether it adds up.
+//! The audit of a sale as a table: the units of each item, and whether they add up.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// What an audit says.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Told {
-    /// For a terminal.
+pub struct AuditTable {
     pub text: String,
-    /// Whether everything adds up, and nothing was found.
+    /// Whether everything adds up and the audit has no findings.
     pub is_clean: bool,
 }
 
-/// Tells an answer of `GET /admin/sales/{saleId}/audit`.
-pub fn tell(audit: &Value) -> Told {
+/// Formats an answer of `GET /admin/sales/{saleId}/audit`.
+pub fn table(audit: &Value) -> AuditTable {
     const FIGURES: [&str; 5] = ["total", "free", "held", "sold", "drift"];
     let mut text = format!("{:<20}", "item");
     for figure in FIGURES {
@@ -42,9 +40,9 @@ pub fn tell(audit: &Value) -> Told {
         }
         is_clean &= item.get("drift").and_then(Value::as_i64) == Some(0);
     }
-    // An audit of nothing proves nothing.
+    // An audit without items proves nothing.
     is_clean &= !items.is_empty();
-    Told { text, is_clean }
+    AuditTable { text, is_clean }
 }
 
 #[cfg(test)]
@@ -58,18 +56,18 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_up_is_told_in_figures() {
-        let told = tell(&audit(0, &[]));
-        assert!(told.is_clean);
-        assert!(told.text.contains("phone"), "{}", told.text);
-        assert!(told.text.contains("orders: PAID 2, PENDING_PAYMENT 1"), "{}", told.text);
+    fn a_clean_audit_shows_its_figures() {
+        let shown = table(&audit(0, &[]));
+        assert!(shown.is_clean);
+        assert!(shown.text.contains("phone"), "{}", shown.text);
+        assert!(shown.text.contains("orders: PAID 2, PENDING_PAYMENT 1"), "{}", shown.text);
     }
 
     #[test]
-    fn drift_a_finding_or_nothing_at_all_is_not_clean() {
-        assert!(!tell(&audit(-1, &[])).is_clean);
-        let found = tell(&audit(0, &["bucket 3 is not there"]));
+    fn drift_findings_and_an_empty_audit_are_not_clean() {
+        assert!(!table(&audit(-1, &[])).is_clean);
+        let found = table(&audit(0, &["bucket 3 is not there"]));
         assert!(!found.is_clean && found.text.contains("found: bucket 3 is not there"), "{}", found.text);
-        assert!(!tell(&json!({"items": []})).is_clean);
+        assert!(!table(&json!({"items": []})).is_clean);
     }
 }

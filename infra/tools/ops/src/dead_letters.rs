@@ -1,18 +1,18 @@
-//! Dead letters: looked at, and sent again, as the console does it too.
+//! Dead letters: list them and send them again, as the console does.
 
 pub use store::dead_letters::{Kind, Letter, QueueError};
 
 use crate::target::Target;
 
-/// Letters handled in one run, so that a run ends. More are left for the next.
+/// The most letters in one run. The rest are left for the next run.
 const MAX_LETTERS: usize = 10_000;
 
-/// All letters of a kind. They are visible again afterwards.
+/// All letters of a kind. They stay in their queue.
 pub async fn list(target: &Target, kind: Kind) -> Result<Vec<Letter>, QueueError> {
     target.dead_letters.list(kind, MAX_LETTERS).await
 }
 
-/// Sends letters again, as [`Kind::remedy`] says. Tells each one before it is gone.
+/// Sends letters again, as [`Kind::remedy`] says. Calls `tell` with each letter before it is removed.
 pub async fn redrive(target: &Target, kind: Kind, tell: impl FnMut(&Letter)) -> Result<usize, QueueError> {
     target.dead_letters.redrive(kind, MAX_LETTERS, tell).await
 }

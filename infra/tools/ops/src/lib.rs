@@ -1,4 +1,4 @@
-//! What an operator does from a terminal, against the local cloud or a deployed stage.
+//! Operator commands for the terminal, for the local cloud or a deployed stage.
 
 pub mod api;
 pub mod audit;

@@ -1,4 +1,4 @@
-//! `seckill-ops`: an operator's commands.
+//! `seckill-ops`: operator commands.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use ops::dead_letters::{Kind, Letter, list, redrive};
 use ops::target::{self, Target};
 use serde_json::json;
 
-/// A walk of reconcile may take all the time that the template gives it, which is five minutes.
-const WALK: Duration = Duration::from_secs(310);
+/// A little more than the five minutes that the template gives to reconcile.
+const RECONCILE_TIMEOUT: Duration = Duration::from_secs(310);
 
-/// Operate a running flash-sale system: the local cloud, or a deployed stage.
+/// Operate a running flash-sale system: the local cloud or a deployed stage.
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
@@ -22,37 +22,37 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the dead letters: what could not be handled, and why
-    DeadLetters(Where),
+    /// Show the dead letters: messages that could not be processed, and why
+    DeadLetters(TargetOptions),
     /// Show the dead letters and send them again
-    Redrive(Where),
-    /// Prove that a sale's units add up; fails if they do not
+    Redrive(TargetOptions),
+    /// Check that the units of a sale add up; exits with an error if they do not
     Audit {
-        /// The sale
+        /// The id of the sale
         sale: String,
-        /// At a stage: an operator's token, with the scope seckill/admin
+        /// For a stage: an operator's token with the scope seckill/admin
         #[arg(long, env = "ADMIN_TOKEN", hide_env_values = true)]
         token: Option<String>,
         #[command(flatten)]
-        place: Where,
+        target: TargetOptions,
     },
-    /// Have reconcile walk now, at the local cloud, instead of at its next minute
-    Reconcile(Where),
+    /// Run reconcile on the local cloud now, instead of at its next scheduled minute
+    Reconcile(TargetOptions),
 }
 
 /// The local cloud, unless the outputs of a stage are given.
 #[derive(Debug, Args)]
-struct Where {
-    /// Where the local cloud is
+struct TargetOptions {
+    /// The address of the local cloud
     #[arg(long, env = "BASE_URL", default_value = "http://127.0.0.1:3000")]
     base_url: String,
-    /// The outputs of a stage's stack, as `sam list stack-outputs --output json` prints them
+    /// For a stage: a file with the output of `sam list stack-outputs --output json`
     #[arg(long, value_name = "FILE")]
     outputs: Option<PathBuf>,
 }
 
-impl Where {
-    async fn target(&self) -> Result<Target, Problem> {
+impl TargetOptions {
+    async fn connect(&self) -> Result<Target, Problem> {
         match &self.outputs {
             None => Ok(Target::local(&self.base_url).await?),
             Some(file) => {
@@ -63,14 +63,14 @@ impl Where {
     }
 
     async fn api(&self, token: Option<String>) -> Result<Api, Problem> {
-        let Some(file) = &self.outputs else { return Ok(Api::of_the_local_cloud(&self.base_url).await?) };
+        let Some(file) = &self.outputs else { return Ok(Api::local(&self.base_url).await?) };
         let url = target::read_outputs(file)?.remove("ApiUrl").ok_or("the stack has no output ApiUrl")?;
-        let token = token.ok_or("a stage asks who you are: put an operator's token into ADMIN_TOKEN")?;
+        let token = token.ok_or("a stage needs an operator's token with the scope seckill/admin: set ADMIN_TOKEN")?;
         Ok(Api::at(&url)?.with_token(token))
     }
 }
 
-/// What stops a command: its words are for whoever typed it.
+/// Any error that ends a command. It is only ever shown to a person.
 type Problem = Box<dyn std::error::Error>;
 
 #[tokio::main(flavor = "current_thread")]
@@ -86,32 +86,32 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<(), Problem> {
     match command {
-        Command::Audit { sale, token, place } => {
-            let audit = place.api(token).await?.get(&format!("/admin/sales/{sale}/audit")).await?;
-            let told = ops::audit::tell(&audit);
-            println!("{}", told.text);
-            if !told.is_clean {
-                return Err("the units do not add up, or something was found: see infra/RUNBOOK.md".into());
+        Command::Audit { sale, token, target } => {
+            let audit = target.api(token).await?.get(&format!("/admin/sales/{sale}/audit")).await?;
+            let table = ops::audit::table(&audit);
+            println!("{}", table.text);
+            if !table.is_clean {
+                return Err("the units do not add up, or the audit has findings: see infra/RUNBOOK.md".into());
             }
         }
-        Command::Reconcile(place) => {
-            if place.outputs.is_some() {
-                return Err("a stage's reconcile is run by its name: make reconcile STAGE=…".into());
+        Command::Reconcile(target) => {
+            if target.outputs.is_some() {
+                return Err("this command is for the local cloud; for a stage use: make reconcile STAGE=…".into());
             }
-            let api = Api::at(&place.base_url)?.with_patience(WALK);
+            let api = Api::at(&target.base_url)?.with_timeout(RECONCILE_TIMEOUT);
             let report = api.post("/_local/invoke/reconcile", &json!({})).await?;
             println!("{report:#}");
         }
-        Command::DeadLetters(place) => {
-            let target = place.target().await?;
+        Command::DeadLetters(target) => {
+            let target = target.connect().await?;
             for kind in Kind::ALL {
                 let letters = list(&target, kind).await?;
                 println!("{}: {}", kind.words(), letters.len());
                 letters.iter().for_each(show);
             }
         }
-        Command::Redrive(place) => {
-            let target = place.target().await?;
+        Command::Redrive(target) => {
+            let target = target.connect().await?;
             for kind in Kind::ALL {
                 let mut shown = 0;
                 redrive(&target, kind, |letter| {

@@ -1,4 +1,5 @@
-//! Where to operate: the local cloud, found by its address, or a stage, by its outputs and the machine's AWS credentials.
+//! The system to operate: the local cloud, found by its address, or a stage, found by the outputs of its stack and
+//! reached with the AWS credentials of this machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,34 +12,23 @@ use store::dead_letters::{DeadLetters, Queues};
 
 use crate::api::{Api, ApiError};
 
-/// Why there is nothing to operate on.
+/// Why the system cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// No local cloud answers.
     #[error("no local cloud answers at {0}: start it with `make run`, or give its address with --base-url")]
     NotRunning(String),
-    /// Something else answers there.
-    #[error("what answers at {0} is not the local cloud: give its address with --base-url")]
+    #[error("the server at {0} is not the local cloud: give the address of the local cloud with --base-url")]
     NotTheLocalCloud(String),
-    /// The outputs' file cannot be read.
-    #[error("{file} is not what `sam list stack-outputs --output json` prints: {why}")]
-    Outputs {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// The template does not name a queue.
-    #[error("the stack has no output {0}: template.yaml names the queues in its outputs")]
+    #[error("{file} is not the output of `sam list stack-outputs --output json`: {why}")]
+    Outputs { file: String, why: String },
+    #[error("the stack has no output {0}: deploy the current template.yaml, which has it")]
     NoOutput(&'static str),
 }
 
-/// The system, and how to reach it.
+/// The system and how to reach it.
 #[derive(Debug)]
 pub struct Target {
-    /// For the SDK's clients.
     pub config: SdkConfig,
-    /// What could not be handled.
     pub dead_letters: DeadLetters,
 }
 
@@ -58,7 +48,7 @@ impl Target {
         Self::of(config, |name| stack.pointer("/live/outputs")?.get(name)?.as_str().map(str::to_owned))
     }
 
-    /// A stage whose outputs are told by `output`, reached with the machine's own AWS credentials.
+    /// A stage with these outputs, reached with the AWS credentials of this machine.
     pub async fn stage(output: impl Fn(&str) -> Option<String>) -> Result<Self, TargetError> {
         Self::of(aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await, output)
     }
@@ -77,7 +67,7 @@ impl Target {
     }
 }
 
-/// The outputs of a stack, from SAM's list of them.
+/// The outputs of a stack, from a file with SAM's list of them.
 pub fn read_outputs(file: &Path) -> Result<BTreeMap<String, String>, TargetError> {
     let wrong = |why: String| TargetError::Outputs { file: file.display().to_string(), why };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
@@ -90,22 +80,22 @@ pub fn read_outputs(file: &Path) -> Result<BTreeMap<String, String>, TargetError
 }
 
 async fn local_stack(base_url: &str) -> Result<Value, TargetError> {
-    let told = |error: ApiError| match error {
+    let as_target_error = |error: ApiError| match error {
         ApiError::NoAnswer { .. } | ApiError::Certificates(_) => TargetError::NotRunning(base_url.to_owned()),
         ApiError::Refused { .. } | ApiError::NotTheLocalCloud(_) => TargetError::NotTheLocalCloud(base_url.to_owned()),
     };
-    Api::at(base_url).map_err(told)?.get("/_local/stack").await.map_err(told)
+    Api::at(base_url).map_err(as_target_error)?.get("/_local/stack").await.map_err(as_target_error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Target, TargetError, read_outputs};
-    use crate::api::tests::answers_once;
+    use crate::api::tests::server_answering;
 
     #[tokio::test]
-    async fn somebody_else_is_not_taken_for_the_local_cloud() {
+    async fn another_server_is_not_mistaken_for_the_local_cloud() {
         for said in ["{}", "<html>"] {
-            let error = Target::local(&answers_once(said).await).await.unwrap_err();
+            let error = Target::local(&server_answering(said).await).await.unwrap_err();
             assert!(matches!(error, TargetError::NotTheLocalCloud(_)), "{error}");
         }
         let error = Target::local("http://127.0.0.1:1").await.unwrap_err();
@@ -113,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_read_as_sam_lists_them() {
+    fn outputs_are_read_from_the_list_of_sam() {
         let file = std::env::temp_dir().join(format!("outputs-{}.json", std::process::id()));
         std::fs::write(&file, r#"[{"OutputKey": "ApiUrl", "OutputValue": "https://x", "Description": "where"}]"#)
             .unwrap();

@@ -91,7 +91,7 @@ pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Stand; 2] {
         match claims.standing(&press) {
             ClaimStanding::Free => Stand::Free,
             ClaimStanding::Same(_) => Stand::Same(tables.keys[row].unwrap()),
-            ClaimStanding::GoOn(_) => Stand::GoOn(claim.unwrap()),
+            ClaimStanding::Resume(_) => Stand::GoOn(claim.unwrap()),
             ClaimStanding::Duplicate(_) => Stand::Duplicate,
             ClaimStanding::Mismatch => panic!("everybody asks for the same"),
         }

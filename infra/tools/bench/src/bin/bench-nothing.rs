@@ -1,4 +1,4 @@
-//! A function that does nothing: what its invocation costs is what the gateway, the host and the runtime cost.
+//! A function that does nothing, to measure what the gateway, the host and the runtime cost.
 
 use lambda_http::{Body, Error, Request, Response, service_fn};
 

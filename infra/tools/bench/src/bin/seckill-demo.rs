@@ -1,7 +1,8 @@
-//! `seckill-demo`: everything starts, a sale opens in ten seconds, two thousand buyers come, and the console shows it.
+//! `seckill-demo`: starts the whole system, opens a sale in ten seconds, and sends two thousand buyers. The console
+//! shows it live.
 //!
-//! Buyers behave as people do: most of those who get something pay, some cancel, some walk away and lose it at the deadline, a few want their money back.
-//! When the last one is served the books are audited; then the system stays up to be looked at, until Ctrl-C.
+//! Most buyers with an order pay, some cancel, some leave and lose the order at its deadline, and a few ask for a
+//! refund. After the last buyer the sale is audited. The system then keeps running until Ctrl-C.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,39 +22,39 @@ use tokio::signal::unix::{SignalKind, signal};
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// A flash sale to watch: starts everything, opens a sale in ten seconds and plays its buyers.
+/// A flash sale to watch: starts the whole system, opens a sale in ten seconds and sends buyers.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How many buyers come
+    /// How many buyers arrive
     #[arg(long, default_value_t = 2_000)]
     buyers: u32,
-    /// How many units there are of each of the two items
+    /// Units of each of the two items
     #[arg(long, default_value_t = 400)]
     units: u32,
-    /// Over how many seconds they come
+    /// Seconds over which buyers arrive
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// The port of the API and the pages
+    /// The port of the API and the web pages
     #[arg(long, env = "PORT", default_value_t = 3000)]
     port: u16,
-    /// Where data is kept while it runs; what is there from an earlier demo is deleted first
+    /// The data directory; data of an earlier demo in it is deleted first
     #[arg(long, default_value = ".local/demo")]
     data_dir: PathBuf,
-    /// Where the functions' binaries are
+    /// The directory with the functions' binaries
     #[arg(long, default_value = "target/debug")]
     binaries: PathBuf,
-    /// Stop when everybody was served, and fail if the books do not agree
+    /// Exit after the last buyer, with an error if the audit finds anything
     #[arg(long)]
     once: bool,
 }
 
-/// What has come of the buyers so far.
+/// What the buyers have done so far.
 #[derive(Debug, Default)]
-struct Seen {
-    pressed: AtomicU32,
+struct Counts {
+    arrived: AtomicU32,
     accepted: AtomicU32,
     sold_out: AtomicU32,
-    sent_back: AtomicU32,
+    retries: AtomicU32,
     paid: AtomicU32,
     cancelled: AtomicU32,
     refunded: AtomicU32,
@@ -64,7 +65,7 @@ async fn main() -> ExitCode {
     let options = Options::parse();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        eprintln!("seckill-demo: cannot listen for Ctrl-C: the system refused");
+        eprintln!("seckill-demo: cannot install a handler for Ctrl-C");
         return ExitCode::FAILURE;
     };
     let cloud_options = CloudOptions {
@@ -104,14 +105,18 @@ async fn play(base_url: &str, options: &Options) -> Result<(), Problem> {
     let operator = api.user("operator", "seckill/admin").await;
     let opens_ms = Clock::wall().now_ms() + 10_000;
     let sale = set_up(&operator, opens_ms, options).await?;
-    println!("\n  A sale opens in ten seconds; {} buyers come for {} units.\n", options.buyers, options.units * 2);
+    println!(
+        "\n  A sale of {1} units opens in ten seconds; {0} buyers will arrive.\n",
+        options.buyers,
+        options.units * 2
+    );
     println!("  Console     {base_url}/console?sale={sale}");
     println!("  Storefront  {base_url}/\n");
-    show(&format!("{base_url}/console?sale={sale}"));
+    open_browser(&format!("{base_url}/console?sale={sale}"));
 
-    let seen = Arc::new(Seen::default());
-    let telling = tokio::spawn(tell(Arc::clone(&seen), opens_ms));
-    // Tokens are made while the clock runs down; then they come, the more the earlier.
+    let seen = Arc::new(Counts::default());
+    let showing = tokio::spawn(show_progress(Arc::clone(&seen), opens_ms));
+    // Tokens are requested before the sale opens.
     let buyers: Vec<User> = stream::iter(0..options.buyers)
         .map(|number| {
             let api = api.clone();
@@ -122,24 +127,24 @@ async fn play(base_url: &str, options: &Options) -> Result<(), Problem> {
         .await;
     let wait_ms = u64::try_from(opens_ms - Clock::wall().now_ms()).unwrap_or(0);
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut tasks = tokio::task::JoinSet::new();
     for (number, buyer) in (0_u32..).zip(buyers) {
         let mut dice = Dice::new(u64::from(number));
-        let comes_ms = comes_after_ms(&mut dice, options.seconds);
+        let arrival_ms = arrival_ms(&mut dice, options.seconds);
         let (sale, seen) = (sale.clone(), Arc::clone(&seen));
-        crowd.spawn(async move {
-            tokio::time::sleep(Duration::from_millis(comes_ms)).await;
-            come(&buyer, &sale, &mut dice, &seen).await;
+        tasks.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(arrival_ms)).await;
+            run_buyer(&buyer, &sale, &mut dice, &seen).await;
         });
     }
-    while crowd.join_next().await.is_some() {}
-    telling.abort();
+    while tasks.join_next().await.is_some() {}
+    showing.abort();
     progress::end();
     let audit = operator.get(&format!("/admin/sales/{sale}/audit")).await.body;
-    let mut agrees = true;
+    let mut is_correct = true;
     for item in audit.get("items").and_then(Value::as_array).into_iter().flatten() {
         let figure = |name: &str| item.get(name).cloned().unwrap_or_default();
-        agrees &= figure("drift") == 0 && figure("findings").as_array().is_some_and(Vec::is_empty);
+        is_correct &= figure("drift") == 0 && figure("findings").as_array().is_some_and(Vec::is_empty);
         println!(
             "  {}: {} units = {} free + {} held + {} sold, drift {}",
             text(item, "itemId"),
@@ -151,61 +156,67 @@ async fn play(base_url: &str, options: &Options) -> Result<(), Problem> {
         );
     }
     if options.once {
-        return if agrees { Ok(()) } else { Err(format!("the books do not agree: {audit}").into()) };
+        return if is_correct { Ok(()) } else { Err(format!("the audit found a problem: {audit}").into()) };
     }
-    println!("\n  Everybody was served. It stays up to be looked at: Ctrl-C stops it.");
+    println!("\n  The last buyer has left. The system keeps running until Ctrl-C.");
     std::future::pending().await
 }
 
 async fn set_up(operator: &User, opens_ms: i64, options: &Options) -> Result<String, Problem> {
-    let item = |id: &str, name: &str, price: i64, was: i64| json!({"itemId": id, "name": name, "price": price, "originalPrice": was, "currency": "CNY", "stock": options.units, "limitPerBuyer": 1});
+    let item = |id: &str, name: &str, price: i64, original_price: i64| {
+        json!({
+            "itemId": id, "name": name, "price": price, "originalPrice": original_price, "currency": "CNY",
+            "stock": options.units, "limitPerBuyer": 1,
+        })
+    };
     let form = json!({
-        "name": "11.11 秒杀", "startsAt": moment(opens_ms)?, "endsAt": moment(opens_ms + 3_600_000)?, "paymentWindowSeconds": 45,
+        "name": "11.11 秒杀", "startsAt": timestamp(opens_ms)?, "endsAt": timestamp(opens_ms + 3_600_000)?,
+        "paymentWindowSeconds": 45,
         "items": [item("phone", "Phone 手机", 69_900, 399_900), item("watch", "Watch 手表", 19_900, 99_900)],
     });
     let created = operator.post("/admin/sales", &form).await;
     let sale = text(&created.body, "saleId");
     if sale.is_empty() {
-        return Err(format!("no sale was made: {created:?}").into());
+        return Err(format!("the sale could not be created: {created:?}").into());
     }
     let preheated = operator.post(&format!("/admin/sales/{sale}/preheat"), &json!({})).await;
     if preheated.status != 200 {
-        return Err(format!("its stock was not laid out: {preheated:?}").into());
+        return Err(format!("the sale could not be preheated: {preheated:?}").into());
     }
     Ok(sale)
 }
 
-/// A text of an answer; empty if it has none of that name.
+/// A text field of an answer. Empty if there is none.
 fn text(answer: &Value, name: &str) -> String {
     answer.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A moment as the API writes it.
-fn moment(ms: i64) -> Result<String, Problem> {
+/// A time in the format of the API.
+fn timestamp(ms: i64) -> Result<String, Problem> {
     Ok(domain::Timestamp::from_millisecond(ms)?.to_string())
 }
 
-/// Half of them come in the first tenth of the time.
-fn comes_after_ms(dice: &mut Dice, seconds: u32) -> u64 {
+/// Half of the buyers arrive in the first tenth of the time.
+fn arrival_ms(dice: &mut Dice, seconds: u32) -> u64 {
     let all_ms = u64::from(seconds) * 1_000;
     let within_ms = if dice.below(2) == 0 { all_ms / 10 } else { all_ms };
     u64::try_from(dice.below(usize::try_from(within_ms.max(1)).unwrap_or(1))).unwrap_or(0)
 }
 
-/// One buyer, from the press to the end.
-async fn come(buyer: &User, sale: &str, dice: &mut Dice, seen: &Seen) {
+/// Runs one buyer from the purchase to the end of the order.
+async fn run_buyer(buyer: &User, sale: &str, dice: &mut Dice, seen: &Counts) {
     let item = if dice.below(3) == 0 { "watch" } else { "phone" };
-    let press = json!({ "saleId": sale, "itemId": item, "quantity": 1 });
-    seen.pressed.fetch_add(1, Ordering::Relaxed);
+    let purchase = json!({ "saleId": sale, "itemId": item, "quantity": 1 });
+    seen.arrived.fetch_add(1, Ordering::Relaxed);
     let order = loop {
-        let answer = buyer.post("/seckill", &press).await;
+        let answer = buyer.post("/seckill", &purchase).await;
         match (answer.status, answer.code()) {
             (202, _) => break text(&answer.body, "orderId"),
             (429 | 503, _) => {
-                seen.sent_back.fetch_add(1, Ordering::Relaxed);
+                seen.retries.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            // Who is told that it is sold out may press again in a while, as people do.
+            // One buyer of three tries again after a while, as people do.
             (_, "SOLD_OUT") => {
                 seen.sold_out.fetch_add(1, Ordering::Relaxed);
                 if dice.below(3) > 0 {
@@ -225,13 +236,13 @@ async fn come(buyer: &User, sale: &str, dice: &mut Dice, seen: &Seen) {
     }
 }
 
-async fn cancel(buyer: &User, order: &str, seen: &Seen) {
+async fn cancel(buyer: &User, order: &str, seen: &Counts) {
     if buyer.post(&format!("/orders/{order}/cancel"), &json!({})).await.status == 200 {
         seen.cancelled.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-async fn pay(buyer: &User, order: &str, dice: &mut Dice, seen: &Seen) {
+async fn pay(buyer: &User, order: &str, dice: &mut Dice, seen: &Counts) {
     let method = ["alipay", "wechat", "stripe"].get(dice.below(3)).copied().unwrap_or("wechat");
     let started = buyer.post(&format!("/orders/{order}/payments"), &json!({ "method": method })).await;
     let payment = text(&started.body, "paymentId");
@@ -251,8 +262,8 @@ async fn pay(buyer: &User, order: &str, dice: &mut Dice, seen: &Seen) {
     }
 }
 
-/// Says how far it is, again and again.
-async fn tell(seen: Arc<Seen>, opens_ms: i64) {
+/// Shows the progress until it is aborted.
+async fn show_progress(seen: Arc<Counts>, opens_ms: i64) {
     loop {
         let left_ms = opens_ms - Clock::wall().now_ms();
         if left_ms > 0 {
@@ -260,11 +271,11 @@ async fn tell(seen: Arc<Seen>, opens_ms: i64) {
         } else {
             let of = |count: &AtomicU32| count.load(Ordering::Relaxed);
             progress::show(&format!(
-                "  came {}  accepted {}  sold out {}  sent back {}  paid {}  cancelled {}  refunded {}",
-                of(&seen.pressed),
+                "  arrived {}  accepted {}  sold out {}  retries {}  paid {}  cancelled {}  refunded {}",
+                of(&seen.arrived),
                 of(&seen.accepted),
                 of(&seen.sold_out),
-                of(&seen.sent_back),
+                of(&seen.retries),
                 of(&seen.paid),
                 of(&seen.cancelled),
                 of(&seen.refunded)
@@ -274,13 +285,13 @@ async fn tell(seen: Arc<Seen>, opens_ms: i64) {
     }
 }
 
-/// Opens the console in the person's browser, if there is one to open.
-fn show(url: &str) {
+/// Opens the console in a browser, if there is a screen.
+fn open_browser(url: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let has_screen =
         cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     if has_screen {
-        // Without it, the address above is enough.
+        // If this fails, the address is printed above.
         let quiet = std::process::Stdio::null;
         let _ = std::process::Command::new(opener).arg(url).stdout(quiet()).stderr(quiet()).spawn();
     }

@@ -1,7 +1,7 @@
-//! What a buyer does with an order: pays, in one of several ways, or does not.
+//! What a buyer does with an order: pay in one of several ways, or not pay at all.
 //!
-//! A buyer acts on what the API says and on nothing else. What the API says must make sense: an accepted order is known from then
-//! on, and no answer is one that no client could expect.
+//! A buyer acts only on answers of the API, and checks them: an accepted order is always found, and every answer is one
+//! that a client can expect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,37 +10,35 @@ use serde_json::{Value, json};
 use testkit::dice::Dice;
 use testkit::http::{Answer, User};
 
-use crate::buyers::{Buyer, Crowd};
+use crate::buyers::{Buyer, Buyers};
 use crate::client::Client;
-use crate::tally::{Kind, PAID, REFUNDED};
+use crate::counts::{Kind, PAID, REFUNDED};
 
-/// How often an order is looked at, and how many times at the most: longer than reconcile takes to find a lost message, twice.
+/// How often a buyer polls an order, and how many times at most. Together this is more than twice as long as reconcile
+/// takes to find a lost message.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-const LOOKS: u32 = 80;
-/// An unfinished purchase is gone on with by a press after six seconds; a buyer waits a little longer.
+const MAX_LOOKS: u32 = 80;
+/// A request resumes an unfinished purchase after six seconds. A buyer waits a little longer than that.
 const PATIENCE: Duration = Duration::from_millis(7_500);
-/// How often somebody asks for a refund that is under way.
-const REFUND_ASKS: u32 = 50;
+/// How often a buyer repeats the request for a refund that is not confirmed yet.
+const MAX_REFUND_REQUESTS: u32 = 50;
 const METHODS: [&str; 4] = ["alipay", "wechat", "wechat-v2", "stripe"];
 
-/// What a buyer is up to.
+/// What a buyer intends to do with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Pays, and keeps it.
     Pay,
-    /// Pays, and wants the money back.
     PayAndRefund,
-    /// Starts to pay in one way, then pays in another; the first is paid as well, when it should not be any more.
+    /// Start a payment with one method, pay with another, and then pay the first one too, although it was closed.
     PayTwice,
-    /// Cancels.
     Cancel,
-    /// Cancels while a payment is open, which is paid all the same.
+    /// Cancel while a payment is open, and pay it afterwards.
     CancelAndPayLate,
-    /// Cannot pay.
+    /// Try to pay, and be refused by the provider.
     Fail,
-    /// Starts to pay and does not.
+    /// Start a payment and never make it.
     Hesitate,
-    /// Walks away.
+    /// Never come back.
     Leave,
 }
 
@@ -59,43 +57,44 @@ impl Plan {
     }
 }
 
-struct Life {
-    crowd: Arc<Crowd>,
+/// Follows one order for its buyer.
+struct Follower {
+    buyers: Arc<Buyers>,
     buyer: Arc<Buyer>,
     user: User,
     order: String,
     dice: Dice,
 }
 
-/// Looks after an order until the buyer has done all that there is to do.
-pub(crate) async fn live(crowd: Arc<Crowd>, buyer: Arc<Buyer>, order: String) {
-    let Some(user) = buyer.user(&crowd.client).await.cloned() else { return };
-    let dice = buyer.dice(crowd.seed);
-    // A buyer who is turned away half-way has nothing more to do: what the books say then is checked in the end.
-    let _ = Life { crowd, buyer, user, order, dice }.lead().await;
+/// Follows an order until the buyer's plan is carried out.
+pub(crate) async fn follow_order(buyers: Arc<Buyers>, buyer: Arc<Buyer>, order: String) {
+    let Some(user) = buyer.user(&buyers.client).await.cloned() else { return };
+    let dice = buyer.dice(buyers.seed);
+    // A plan may end early because the API refuses a step. The final snapshot is checked either way.
+    let _ = Follower { buyers, buyer, user, order, dice }.carry_out_plan().await;
 }
 
-impl Life {
+impl Follower {
     fn client(&self) -> &Client {
-        &self.crowd.client
+        &self.buyers.client
     }
 
     fn look_every(&self) -> Duration {
-        if self.crowd.options.hurry { LOOK_EVERY / 3 } else { LOOK_EVERY }
+        if self.buyers.options.hurry { LOOK_EVERY / 3 } else { LOOK_EVERY }
     }
 
-    fn did(&self, what: &str) {
-        self.client().tally.count(Kind::Deed, what);
+    fn acted(&self, what: &str) {
+        self.client().counts.count(Kind::Action, what);
     }
 
-    /// `None`: there is nothing more to be done, or to be learnt.
-    async fn lead(&mut self) -> Option<()> {
+    /// `None` when the plan ended early.
+    async fn carry_out_plan(&mut self) -> Option<()> {
         let plan = Plan::draw(&mut self.dice);
         if plan == Plan::Leave {
-            self.did("left");
+            self.acted("left");
             return None;
         }
-        if self.until_made().await? != "PENDING_PAYMENT" {
+        if self.wait_until_placed().await? != "PENDING_PAYMENT" {
             return None;
         }
         self.think().await;
@@ -104,7 +103,7 @@ impl Life {
             Plan::Pay | Plan::PayAndRefund => {
                 let payment = self.start(method).await?;
                 self.pay(&payment).await?;
-                if self.until_settled().await? == "PAID" && plan == Plan::PayAndRefund {
+                if self.wait_until_settled().await? == "PAID" && plan == Plan::PayAndRefund {
                     self.refund().await?;
                 }
             }
@@ -119,7 +118,7 @@ impl Life {
             Plan::Cancel => self.cancel().await?,
             Plan::CancelAndPayLate => {
                 let payment = self.start(method).await?;
-                // The other half comes by the link after the cancel only, which at Alipay begins a payment then.
+                // The other half opens the link only after the cancel. At Alipay this starts the payment at that time.
                 if self.dice.chance(50) {
                     self.open(&payment).await?;
                 }
@@ -130,20 +129,20 @@ impl Life {
                 let payment = self.start(method).await?;
                 self.open(&payment).await?;
                 self.act(&payment, "fail").await?;
-                self.did("could not pay");
+                self.acted("could not pay");
             }
             Plan::Hesitate => {
                 self.start(method).await?;
-                self.did("started to pay and left");
+                self.acted("started to pay and left");
             }
             Plan::Leave => {}
         }
         Some(())
     }
 
-    /// Up to half of the time that there is.
+    /// Waits for up to half of the payment window.
     async fn think(&mut self) {
-        let window_ms = u64::from(self.crowd.options.payment_window) * 1_000;
+        let window_ms = u64::from(self.buyers.options.payment_window) * 1_000;
         let most_ms = usize::try_from(window_ms / 2).unwrap_or(0);
         let ms = u64::try_from(self.dice.below(most_ms)).unwrap_or(0);
         tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -158,34 +157,34 @@ impl Life {
         others.get(self.dice.below(others.len())).copied().unwrap_or("stripe")
     }
 
-    /// The order as the API shows it. `None`: it shows none, which is right only if nobody was told that it is accepted.
+    /// The status of the order. `None` if the API does not find it, which is unexpected once it was accepted.
     async fn look(&self) -> Option<String> {
         let answer = self.client().get(Some(&self.user), &format!("/orders/{}", self.order)).await?;
         match (answer.status, answer.body.get("status").and_then(Value::as_str)) {
             (200, Some(status)) => Some(status.to_owned()),
-            (404, _) if !self.client().tally.is_accepted(&self.order) => None,
-            _ => self.surprise("looking at", &answer),
+            (404, _) if !self.client().counts.is_accepted(&self.order) => None,
+            _ => self.unexpected("looking at", &answer),
         }
     }
 
-    fn surprise<T>(&self, doing: &str, answer: &Answer) -> Option<T> {
+    fn unexpected<T>(&self, doing: &str, answer: &Answer) -> Option<T> {
         let (order, status, body) = (&self.order, answer.status, &answer.body);
-        self.client().tally.surprise(format!("{doing} order {order} was answered {status} {body}"));
+        self.client().counts.unexpected(format!("{doing} order {order} was answered {status} {body}"));
         None
     }
 
-    /// Waits until the purchase has become an order. Half of the buyers press again if that takes long.
-    async fn until_made(&mut self) -> Option<String> {
-        let impatient = self.crowd.options.hurry || self.dice.chance(50);
+    /// Waits until the purchase has become an order. Half of the buyers buy again if that takes long.
+    async fn wait_until_placed(&mut self) -> Option<String> {
+        let impatient = self.buyers.options.hurry || self.dice.chance(50);
         let mut since = Instant::now();
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_LOOKS {
             let status = self.look().await?;
             if status != "QUEUED" {
                 return Some(status);
             }
             if impatient && since.elapsed() > PATIENCE {
-                self.did("pressed again, out of patience");
-                Box::pin(self.crowd.press(&self.buyer, None)).await;
+                self.acted("bought again after waiting");
+                Box::pin(self.buyers.send_purchase(&self.buyer, None)).await;
                 since = Instant::now();
             }
             tokio::time::sleep(self.look_every()).await;
@@ -193,10 +192,10 @@ impl Life {
         None
     }
 
-    /// Waits until the order is neither waiting nor changing.
-    async fn until_settled(&self) -> Option<String> {
-        for _ in 0..LOOKS {
-            // The provider's notice is on its way.
+    /// Waits until the order is no longer pending.
+    async fn wait_until_settled(&self) -> Option<String> {
+        for _ in 0..MAX_LOOKS {
+            // The provider's notice is in flight.
             tokio::time::sleep(self.look_every()).await;
             let status = self.look().await?;
             if status != "PENDING_PAYMENT" {
@@ -211,33 +210,33 @@ impl Life {
         let answer = self.client().post(Some(&self.user), &path, &json!({ "method": method })).await?;
         match (answer.status, answer.code()) {
             (201, _) => Some(answer.body),
-            // Its time is over, it is paid or closed, or the first payment cannot be closed yet.
+            // The deadline has passed, the order is paid or closed, or its first payment cannot be closed yet.
             (409, "WRONG_STATE") => {
-                self.did("was too late to pay");
+                self.acted("was too late to pay");
                 None
             }
-            _ => self.surprise("paying for", &answer),
+            _ => self.unexpected("paying for", &answer),
         }
     }
 
-    /// Follows the link to the provider. Alipay's begins the payment and leads on to it, or says that its time is over.
+    /// Opens the link to the provider. Alipay's starts the payment and redirects to it, or says that it has expired.
     async fn open(&self, payment: &Value) -> Option<()> {
         let link = ["payUrl", "qrCode"].into_iter().find_map(|name| payment.get(name).and_then(Value::as_str));
         let path = link.and_then(|link| link.strip_prefix(&self.client().api.base_url));
         let answer = self.client().get(None, path.unwrap_or("/no-link")).await?;
-        let begins = path.is_some_and(|path| path.starts_with("/_sandbox/alipay/"));
+        let starts_payment = path.is_some_and(|path| path.starts_with("/_sandbox/alipay/"));
         match answer.status {
-            302 | 303 if begins => Some(()),
-            200 if begins => {
-                self.did("came too late by the link");
+            302 | 303 if starts_payment => Some(()),
+            200 if starts_payment => {
+                self.acted("opened the link too late");
                 None
             }
             200 => Some(()),
-            _ => self.surprise("opening the payment of", &answer),
+            _ => self.unexpected("opening the payment of", &answer),
         }
     }
 
-    /// Does something to a payment in the sandbox. `None`: the provider does not do it, because of what the payment is.
+    /// Carries out an action on a payment in the sandbox. `None` if the state of the payment does not allow it.
     async fn act(&self, payment: &Value, action: &str) -> Option<()> {
         let id = payment.get("paymentId").and_then(Value::as_str).unwrap_or_default();
         let answer =
@@ -245,18 +244,18 @@ impl Life {
         let message = answer.body.get("message").and_then(Value::as_str).unwrap_or_default();
         match answer.status {
             200 => Some(()),
-            // The first try had worked, and its answer was lost.
+            // The first attempt succeeded, and its answer was lost.
             409 if action != "fail" && message.contains("was paid before") => Some(()),
             409 => None,
-            _ => self.surprise("the provider's part in", &answer),
+            _ => self.unexpected("the sandbox action on", &answer),
         }
     }
 
-    /// Pays; if it is too late for that, money arrives all the same for some.
+    /// Pays. If it is too late, half of the buyers send the money anyway.
     async fn pay(&mut self, payment: &Value) -> Option<()> {
         self.open(payment).await?;
         if self.act(payment, "pay").await.is_some() {
-            self.did(PAID);
+            self.acted(PAID);
             return Some(());
         }
         if self.dice.chance(50) {
@@ -265,13 +264,13 @@ impl Life {
         None
     }
 
-    /// Money arrives for a payment that was closed, or that its order has no use for any more.
+    /// Pays a payment that was closed, or that its order no longer needs.
     async fn pay_late(&self, payment: &Value) -> Option<()> {
         self.open(payment).await?;
         if self.act(payment, "pay-late").await.is_none() {
             self.act(payment, "pay").await?;
         }
-        self.did("paid late");
+        self.acted("paid late");
         Some(())
     }
 
@@ -280,29 +279,29 @@ impl Life {
             self.client().post(Some(&self.user), &format!("/orders/{}/cancel", self.order), &json!({})).await?;
         match (answer.status, answer.code()) {
             (200, _) => {
-                self.did("cancelled");
+                self.acted("cancelled");
                 Some(())
             }
-            // It was paid or has ended meanwhile, or its payment cannot be closed yet.
+            // The order was paid or has ended in the meantime, or its payment cannot be closed yet.
             (409, "WRONG_STATE") => {
-                self.did("could not cancel");
+                self.acted("could not cancel");
                 None
             }
-            _ => self.surprise("cancelling", &answer),
+            _ => self.unexpected("cancelling", &answer),
         }
     }
 
     async fn refund(&self) -> Option<()> {
-        for _ in 0..REFUND_ASKS {
+        for _ in 0..MAX_REFUND_REQUESTS {
             let path = format!("/orders/{}/refund", self.order);
             let answer = self.client().post(Some(&self.user), &path, &json!({})).await?;
             match answer.status {
                 200 => {
-                    self.did(REFUNDED);
+                    self.acted(REFUNDED);
                     return Some(());
                 }
                 202 => tokio::time::sleep(self.look_every()).await,
-                _ => return self.surprise("the refund of", &answer),
+                _ => return self.unexpected("the refund of", &answer),
             }
         }
         None

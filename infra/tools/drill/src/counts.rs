@@ -1,4 +1,4 @@
-//! What has happened so far: counted, and what nobody expected remembered.
+//! Counts of what happened in a drill, and a list of what should not have happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,125 +6,124 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Surprises that are told in words; all are counted.
-const SURPRISES: usize = 50;
+/// How many unexpected events are described. The rest are only counted.
+const MAX_UNEXPECTED: usize = 50;
 
-/// What is counted, by name.
+/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// What presses were answered, by code.
+    /// Answers to purchase requests, by code.
     Answer,
     /// What buyers did with their orders.
-    Deed,
-    /// Why a request was sent again.
+    Action,
+    /// Retries of requests, by reason.
     Retry,
-    /// Processes killed, by program.
+    /// Killed processes, by program.
     Kill,
 }
 
-/// The counts of a drill. Shared by everybody in it.
+/// The counts of a drill, shared by all its tasks.
 #[derive(Debug, Default)]
-pub struct Tally {
-    /// Purchases begun.
+pub struct Counts {
+    /// Purchases started.
     begun: AtomicU32,
-    counts: Mutex<BTreeMap<(Kind, String), u64>>,
-    /// Orders whose 202 a client has seen.
+    by_name: Mutex<BTreeMap<(Kind, String), u64>>,
+    /// Orders for which a client has received a 202.
     accepted: Mutex<BTreeSet<String>>,
-    surprises: Mutex<(u64, Vec<String>)>,
+    unexpected: Mutex<(u64, Vec<String>)>,
 }
 
-/// A panic of one who counts breaks no count.
+/// A task that panics while it holds the lock leaves the counts intact.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Tally {
-    /// Begins a purchase; gives its number.
+impl Counts {
+    /// Starts a purchase and returns its number.
     pub(crate) fn begin(&self) -> u32 {
         self.begun.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Purchases begun, of at most so many.
+    /// Purchases started. Never more than `of`.
     pub(crate) fn begun(&self, of: u32) -> u32 {
         self.begun.load(Ordering::Relaxed).min(of)
     }
 
     pub(crate) fn count(&self, kind: Kind, name: &str) {
-        *locked(&self.counts).entry((kind, name.to_owned())).or_default() += 1;
+        *locked(&self.by_name).entry((kind, name.to_owned())).or_default() += 1;
     }
 
-    /// A client was told that this order is accepted. True the first time.
+    /// Records that a client has received a 202 for this order. True the first time.
     pub(crate) fn accept(&self, order: &str) -> bool {
         locked(&self.accepted).insert(order.to_owned())
     }
 
-    /// Whether a client was told so.
     pub(crate) fn is_accepted(&self, order: &str) -> bool {
         locked(&self.accepted).contains(order)
     }
 
-    /// Orders that clients were told are accepted.
     pub(crate) fn accepted(&self) -> BTreeSet<String> {
         locked(&self.accepted).clone()
     }
 
-    /// Something that must not happen.
-    pub(crate) fn surprise(&self, what: String) {
-        let mut surprises = locked(&self.surprises);
-        surprises.0 += 1;
-        if surprises.1.len() < SURPRISES {
-            surprises.1.push(what);
+    /// Records something that must not happen.
+    pub(crate) fn unexpected(&self, what: String) {
+        let mut unexpected = locked(&self.unexpected);
+        unexpected.0 += 1;
+        if unexpected.1.len() < MAX_UNEXPECTED {
+            unexpected.1.push(what);
         }
     }
 
-    /// All that must not have happened, in words.
-    pub(crate) fn surprises(&self) -> Vec<String> {
-        let surprises = locked(&self.surprises);
-        let mut told = surprises.1.clone();
-        let more = surprises.0.saturating_sub(u64::try_from(told.len()).unwrap_or(u64::MAX));
+    /// Everything that must not have happened.
+    pub(crate) fn unexpected_events(&self) -> Vec<String> {
+        let unexpected = locked(&self.unexpected);
+        let mut events = unexpected.1.clone();
+        let more = unexpected.0.saturating_sub(u64::try_from(events.len()).unwrap_or(u64::MAX));
         if more > 0 {
-            told.push(format!("and {more} more"));
+            events.push(format!("and {more} more"));
         }
-        told
+        events
     }
 
     /// Counts of a kind, by name.
     pub fn of(&self, kind: Kind) -> BTreeMap<String, u64> {
-        let counts = locked(&self.counts);
+        let counts = locked(&self.by_name);
         counts.iter().filter(|((of, _), _)| *of == kind).map(|((_, name), count)| (name.clone(), *count)).collect()
     }
 
-    /// All of a kind together.
+    /// The sum of all counts of a kind.
     pub fn total(&self, kind: Kind) -> u64 {
         self.of(kind).values().sum()
     }
 
     fn one(&self, kind: Kind, name: &str) -> u64 {
-        locked(&self.counts).get(&(kind, name.to_owned())).copied().unwrap_or(0)
+        locked(&self.by_name).get(&(kind, name.to_owned())).copied().unwrap_or(0)
     }
 
-    /// One line for whoever waits.
+    /// A line that shows the progress.
     pub(crate) fn line(&self, purchases: u32, after: Duration, doing: &str) -> String {
         let accepted = locked(&self.accepted).len();
         format!(
-            "  {:>3} s  {doing}: {} of {purchases} pressed, {accepted} accepted, {} sold out; {} paid, {} refunded; {} kills",
+            "  {:>3} s  {doing}: {} of {purchases} purchases, {accepted} accepted, {} sold out; {} paid, {} refunded; \
+             {} kills",
             after.as_secs(),
             self.begun(purchases),
             self.one(Kind::Answer, "SOLD_OUT"),
-            self.one(Kind::Deed, PAID),
-            self.one(Kind::Deed, REFUNDED),
+            self.one(Kind::Action, PAID),
+            self.one(Kind::Action, REFUNDED),
             self.total(Kind::Kill),
         )
     }
 
-    /// The whole account.
+    /// All counts as text.
     pub(crate) fn summary(&self, purchases: u32) -> String {
         let mut text = String::new();
         let accepted = locked(&self.accepted).len();
         // Writing into a string cannot fail.
         let _ = writeln!(text, "  purchases      {}, {accepted} orders accepted", self.begun(purchases));
         for (kind, title) in
-            [(Kind::Answer, "answers"), (Kind::Deed, "buyers"), (Kind::Retry, "sent again"), (Kind::Kill, "kills")]
+            [(Kind::Answer, "answers"), (Kind::Action, "buyers"), (Kind::Retry, "sent again"), (Kind::Kill, "kills")]
         {
             let counts = self.of(kind);
             let named: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
@@ -135,9 +134,7 @@ impl Tally {
     }
 }
 
-/// The buyer paid.
 pub(crate) const PAID: &str = "paid";
-/// The buyer got the money back.
 pub(crate) const REFUNDED: &str = "refunded";
 
 #[cfg(test)]
@@ -145,30 +142,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_in_the_summary() {
-        let tally = Tally::default();
+    fn the_summary_has_all_counts() {
+        let counts = Counts::default();
         for _ in 0..3 {
-            tally.begin();
+            counts.begin();
         }
-        tally.count(Kind::Answer, "SOLD_OUT");
-        tally.count(Kind::Answer, "202");
-        tally.count(Kind::Kill, "seckill");
-        assert!(tally.accept("A") && !tally.accept("A"));
-        let summary = tally.summary(2);
+        counts.count(Kind::Answer, "SOLD_OUT");
+        counts.count(Kind::Answer, "202");
+        counts.count(Kind::Kill, "seckill");
+        assert!(counts.accept("A") && !counts.accept("A"));
+        let summary = counts.summary(2);
         assert!(summary.contains("purchases      2, 1 orders accepted"), "{summary}");
         assert!(summary.contains("answers        2 (1 202, 1 SOLD_OUT)"), "{summary}");
         assert!(summary.contains("kills          1 (1 seckill)") && summary.contains("buyers         0 (none)"));
-        assert!(tally.line(2, Duration::from_secs(7), "selling").contains("7 s  selling: 2 of 2 pressed, 1 accepted"));
+        assert!(
+            counts.line(2, Duration::from_secs(7), "selling").contains("7 s  selling: 2 of 2 purchases, 1 accepted")
+        );
     }
 
     #[test]
-    fn surprises_are_counted_beyond_those_that_are_told() {
-        let tally = Tally::default();
-        assert!(tally.surprises().is_empty());
+    fn unexpected_events_beyond_the_limit_are_counted() {
+        let counts = Counts::default();
+        assert!(counts.unexpected_events().is_empty());
         for number in 0..60 {
-            tally.surprise(format!("{number}"));
+            counts.unexpected(format!("{number}"));
         }
-        let told = tally.surprises();
-        assert_eq!((told.len(), told.last().unwrap().as_str()), (51, "and 10 more"));
+        let events = counts.unexpected_events();
+        assert_eq!((events.len(), events.last().unwrap().as_str()), (51, "and 10 more"));
     }
 }

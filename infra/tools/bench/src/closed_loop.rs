@@ -1,4 +1,4 @@
-//! A closed loop of clients: each asks, waits for its answer, and asks again.
+//! A closed loop of clients: each sends a request, waits for the answer, and sends the next one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use tokio::task::JoinSet;
 
 use crate::Problem;
 
-/// What a loop did.
-pub(crate) struct Loaded {
-    /// Rounds a second, of all clients together.
+/// What a closed loop achieved.
+pub(crate) struct Throughput {
+    /// Rounds per second of all clients together.
     pub(crate) per_second: f64,
-    /// How long a round took.
+    /// The time of one round.
     pub(crate) latency: Latency,
 }
 
-/// Runs `act` in `clients` loops for `lasting`, after a quarter of it to warm up. `act` gets a number that no other
-/// round has.
-pub(crate) async fn closed_loop<A, F>(clients: u32, lasting: Duration, act: A) -> Result<Loaded, Problem>
+/// Runs `act` in `clients` loops for `lasting`, after a warm-up of a quarter of that time. `act` gets a number that is
+/// unique to its round.
+pub(crate) async fn closed_loop<A, F>(clients: u32, lasting: Duration, act: A) -> Result<Throughput, Problem>
 where
     A: Fn(u64) -> F + Clone + Send + 'static,
     F: Future<Output = Result<(), Problem>> + Send,
@@ -29,7 +29,7 @@ where
     rounds(clients, lasting / 4, &numbers, act.clone()).await?;
     let began = Instant::now();
     let latency = rounds(clients, lasting, &numbers, act).await?;
-    Ok(Loaded { per_second: float(latency.count()) / began.elapsed().as_secs_f64(), latency })
+    Ok(Throughput { per_second: float(latency.count()) / began.elapsed().as_secs_f64(), latency })
 }
 
 async fn rounds<A, F>(clients: u32, lasting: Duration, numbers: &Arc<AtomicU64>, act: A) -> Result<Latency, Problem>

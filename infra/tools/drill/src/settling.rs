@@ -1,4 +1,4 @@
-//! When everything has settled: nothing is killed any more, and the books are read until they are in order, or time is up.
+//! Settling: nothing is killed any longer, and snapshots are taken until every check holds or time is up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use testkit::http::User;
 use testkit::progress;
 use tokio::sync::Mutex;
 
-use crate::books::{self, Books};
 use crate::checks::check;
 use crate::cloud::Cloud;
-use crate::tally::Tally;
+use crate::counts::Counts;
+use crate::snapshot::{self, Snapshot};
 use crate::{Options, Problem};
 
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What reconcile counts when there was something to do.
+/// The counters in the report of reconcile that must be 0 when there is nothing left to repair.
 const REPAIRS: [&str; 12] = [
     "sentAgain",
     "closed",
@@ -35,29 +35,28 @@ const REPAIRS: [&str; 12] = [
     "drift",
 ];
 
-/// What is audited.
-pub(crate) struct Calm<'a> {
+pub(crate) struct Settling<'a> {
     pub(crate) cloud: &'a Arc<Mutex<Cloud>>,
     pub(crate) operator: &'a User,
     pub(crate) sale: &'a str,
-    pub(crate) tally: &'a Tally,
+    pub(crate) counts: &'a Counts,
     pub(crate) options: &'a Options,
     pub(crate) began: Instant,
 }
 
-impl Calm<'_> {
-    /// Reads the books again and again until every check holds, or time cannot help any that fails, or time is up.
-    /// Gives the last reading's checks. What has failed for good does not end the wait while something else may settle:
-    /// the report is of books at rest.
+impl Settling<'_> {
+    /// Takes snapshots until every check holds, or no failed check can still settle, or time is up. Returns the checks
+    /// of the last snapshot. A check that can never hold again does not end the wait while another may still settle, so
+    /// that the report describes the final state.
     pub(crate) async fn settle(&self) -> Result<Vec<Check>, Problem> {
         let until = Instant::now() + Duration::from_secs(self.options.give_up_minutes * 60);
-        let (mut told, accepted) = (Instant::now(), self.tally.accepted());
+        let (mut shown_at, accepted) = (Instant::now(), self.counts.accepted());
         loop {
             self.cloud.lock().await.is_up()?;
             let reconciled = if self.options.hurry { Some(self.reconcile().await?) } else { None };
-            let books = books::read(self.operator, self.sale).await?;
-            let mut checks = check(&books, &accepted, self.options.units);
-            checks.extend(self.never().await?);
+            let snapshot = snapshot::read(self.operator, self.sale).await?;
+            let mut checks = check(&snapshot, &accepted, self.options.units);
+            checks.extend(self.checks_outside_the_snapshot().await?);
             if checks.iter().all(|check| check.wrong.is_empty()) {
                 let last = match reconciled {
                     Some(last) => last,
@@ -69,51 +68,51 @@ impl Calm<'_> {
             if !waits_for.iter().any(|check| check.may_settle) || Instant::now() > until {
                 return Ok(checks);
             }
-            if told.elapsed() >= progress::every() {
+            if shown_at.elapsed() >= progress::every() {
                 let reasons: Vec<String> =
-                    waits_for.iter().map(|check| format!("{} ({} to go)", check.says, check.wrong.len())).collect();
+                    waits_for.iter().map(|check| format!("{} ({} left)", check.says, check.wrong.len())).collect();
                 progress::show(&format!(
-                    "  {:>3} s  settling, until {}",
+                    "  {:>3} s  settling, waiting for: {}",
                     self.began.elapsed().as_secs(),
                     reasons.join("; ")
                 ));
-                told = Instant::now();
+                shown_at = Instant::now();
             }
-            self.notify_again(&books).await?;
+            self.notify_again(&snapshot).await?;
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// What must not have happened outside of the books.
-    async fn never(&self) -> Result<[Check; 3], Problem> {
+    /// Checks of what the snapshot does not contain: answers, logs and processes.
+    async fn checks_outside_the_snapshot(&self) -> Result<[Check; 3], Problem> {
         let cloud = self.cloud.lock().await;
         let orphans: BTreeSet<String> = cloud.orphans().into_iter().collect();
         Ok([
-            Check::never("every request got an answer that a client can expect", self.tally.surprises()),
-            Check::never("nothing panicked", books::panics(&cloud.log_file(), &cloud.data_dir())?),
+            Check::never("every request got an answer that a client can expect", self.counts.unexpected_events()),
+            Check::never("nothing panicked", snapshot::panics(&cloud.log_file(), &cloud.data_dir())?),
             Check::in_the_end(
-                "the functions of killed clouds are gone",
-                orphans.into_iter().map(|program| format!("{program} still runs")).collect(),
+                "the functions of killed local clouds have ended",
+                orphans.into_iter().map(|program| format!("{program} is still running")).collect(),
             ),
         ])
     }
 
-    /// Runs reconcile: a run after the last repair finds nothing to do.
+    /// Runs reconcile. A run after the last repair finds nothing to do.
     async fn reconcile(&self) -> Result<Check, Problem> {
         let answer = self.operator.api.try_send("POST", "/_local/invoke/reconcile", &[], "").await?;
         let wrong = match answer.status {
             200 => left_to_do(&answer.body),
-            // Its minute has come in the same moment.
-            429 => vec!["it is running just now".to_owned()],
+            // The scheduled run is in progress.
+            429 => vec!["it is already running".to_owned()],
             _ => vec![format!("it failed: {}", answer.body)],
         };
         Ok(Check::in_the_end("reconcile finds nothing to do", wrong))
     }
 
-    /// A provider whose notice was lost in a kill comes again after minutes. It need not: it may come now as well as then. (Money for an
-    /// order that still waits needs no notice: its deadline asks the provider.)
-    async fn notify_again(&self, books: &Books) -> Result<(), Problem> {
-        for payment in undecided(books) {
+    /// Asks the providers to repeat notices that were lost in a kill. They would do so by themselves after minutes;
+    /// this saves the time. Money for a pending order needs no notice, because its deadline asks the provider.
+    async fn notify_again(&self, snapshot: &Snapshot) -> Result<(), Problem> {
+        for payment in unknown_payments(snapshot) {
             let path = format!("/_sandbox/payments/{payment}");
             let body = json!({ "action": "notify-again" }).to_string();
             self.operator.api.try_send("POST", &path, &[], body).await?;
@@ -133,20 +132,20 @@ fn left_to_do(report: &Value) -> Vec<String> {
     left
 }
 
-/// Payments whose money nobody here has heard of.
-fn undecided(books: &Books) -> BTreeSet<&str> {
+/// Payments at the providers that no order refers to yet.
+fn unknown_payments(snapshot: &Snapshot) -> BTreeSet<&str> {
     let knows = |order: &Order, transaction: &str| {
         order.returned.contains(transaction)
             || order.paid.as_ref().is_some_and(|paid| paid.transaction == transaction)
             || order.payment.is_some()
     };
-    let unheard = |transaction: &str| !books.orders.iter().any(|order| knows(order, transaction));
-    let entries = books.money.iter().filter(|entry| !entry.is_refund);
-    let is_unheard = entries.filter(|entry| {
-        let order = books.orders.iter().find(|order| order.id.as_str() == entry.order());
-        order.map_or_else(|| unheard(&entry.transaction), |order| !knows(order, &entry.transaction))
+    let unknown = |transaction: &str| !snapshot.orders.iter().any(|order| knows(order, transaction));
+    let entries = snapshot.money.iter().filter(|entry| !entry.is_refund);
+    let unknown_entries = entries.filter(|entry| {
+        let order = snapshot.orders.iter().find(|order| order.id.as_str() == entry.order());
+        order.map_or_else(|| unknown(&entry.transaction), |order| !knows(order, &entry.transaction))
     });
-    is_unheard.map(|entry| entry.payment.as_str()).collect()
+    unknown_entries.map(|entry| entry.payment.as_str()).collect()
 }
 
 #[cfg(test)]
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_of_reconcile_that_did_something_is_told() {
+    fn repairs_and_errors_of_reconcile_are_reported() {
         let mut report: Value =
             REPAIRS.into_iter().map(|name| (name.to_owned(), json!(0))).collect::<serde_json::Map<_, _>>().into();
         report["findings"] = json!([]);
@@ -163,6 +162,6 @@ mod tests {
         report["released"] = json!(2);
         report["errors"] = json!(["no answer"]);
         assert_eq!(left_to_do(&report), ["released: 2", "errors: \"no answer\""]);
-        assert_eq!(left_to_do(&json!({})).len(), REPAIRS.len(), "a report that says nothing says nothing good");
+        assert_eq!(left_to_do(&json!({})).len(), REPAIRS.len(), "a missing counter is reported");
     }
 }

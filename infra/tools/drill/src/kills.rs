@@ -1,4 +1,4 @@
-//! Whoever kills: functions all the time, and the local cloud now and then.
+//! Kills processes at random: functions all the time, and the local cloud now and then.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use testkit::dice::Dice;
 use tokio::sync::Mutex;
 
 use crate::cloud::Cloud;
-use crate::tally::{Kind, Tally};
+use crate::counts::{Counts, Kind};
 use crate::{Options, Problem};
 use testkit::processes::Process;
 
-/// How kills follow each other.
+/// How often processes are killed.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     shortest_ms: usize,
     longest_ms: usize,
-    /// Kills of functions between two of the local cloud.
+    /// How many functions are killed between two kills of the local cloud.
     fewest: usize,
     most: usize,
 }
 
 const USUAL: Pace = Pace { shortest_ms: 100, longest_ms: 2_000, fewest: 6, most: 18 };
-/// A drill of seconds has room for a handful, one of them of the local cloud.
+/// A drill of a few seconds has time for a handful of kills, one of them of the local cloud.
 const HURRIED: Pace = Pace { shortest_ms: 100, longest_ms: 800, fewest: 4, most: 6 };
 
 impl Pace {
@@ -37,10 +37,10 @@ impl Pace {
     }
 }
 
-/// Kills until the last stretch of the purchases. An error: the local cloud does not come back.
-pub(crate) async fn reign(
+/// Kills processes until the last tenth of the purchases. An error means that the local cloud could not be restarted.
+pub(crate) async fn kill_until_last_stretch(
     cloud: Arc<Mutex<Cloud>>,
-    tally: Arc<Tally>,
+    counts: Arc<Counts>,
     options: Options,
     seed: u64,
 ) -> Result<(), Problem> {
@@ -49,13 +49,13 @@ pub(crate) async fn reign(
     let mut functions_left = pace.functions_first(&mut dice);
     loop {
         tokio::time::sleep(pace.gap(&mut dice)).await;
-        if options.is_last_stretch(tally.begun(options.purchases)) {
+        if options.is_last_stretch(counts.begun(options.purchases)) {
             return Ok(());
         }
         let mut cloud = cloud.lock().await;
         if functions_left == 0 {
-            cloud.kill_and_start_again().await?;
-            tally.count(Kind::Kill, "local cloud");
+            cloud.kill_and_restart().await?;
+            counts.count(Kind::Kill, "local cloud");
             functions_left = pace.functions_first(&mut dice);
             continue;
         }
@@ -64,12 +64,13 @@ pub(crate) async fn reign(
         if let Some(process) = choose(&cloud.functions(), &mut dice)
             && process.kill()
         {
-            tally.count(Kind::Kill, &process.program);
+            counts.count(Kind::Kill, &process.program);
         }
     }
 }
 
-/// First a function, then one of its processes: those with few are met as often as those with many.
+/// Chooses a function first, and then one of its processes, so that functions with few processes are killed as often as
+/// those with many.
 fn choose(processes: &[Process], dice: &mut Dice) -> Option<Process> {
     let programs: BTreeSet<&str> = processes.iter().map(|process| process.program.as_str()).collect();
     let program = programs.iter().nth(dice.below(programs.len()))?;

@@ -1,4 +1,4 @@
-//! Everything that is written down anywhere, read once all is quiet: the shop's tables, the queues, the providers' own books.
+//! A snapshot of all data after the sale: the tables, the queues, the schedules and the providers' accounts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -16,45 +16,43 @@ use testkit::world::names;
 
 use crate::Problem;
 
-/// Pages of orders, of the ledger and of schedules that are read: more than any drill can make.
+/// The most pages to read of orders, the ledger or schedules: more than any drill can fill.
 const MOST_PAGES: u32 = 10_000;
 
-/// What is written down.
 #[derive(Debug, Default)]
-pub(crate) struct Books {
-    /// What the operator's audit says of the item.
+pub(crate) struct Snapshot {
+    /// The operator's audit of the item.
     pub(crate) audit: Value,
     pub(crate) orders: Vec<Order>,
     pub(crate) buckets: Vec<(BucketNo, Bucket)>,
     pub(crate) pages: Vec<(PageNo, Page)>,
-    /// Orders with a claim that an order was made for: while it is there, its buyer cannot buy again.
+    /// Orders with a claim that is no longer HELD. While such a claim exists, its buyer cannot buy again.
     pub(crate) claimed: BTreeSet<String>,
     pub(crate) ledger: Vec<Entry>,
-    /// What the providers say.
+    /// Payments and refunds at the providers.
     pub(crate) money: Vec<Money>,
-    /// Messages in queues and events of functions that are not dealt with, by name.
+    /// Unprocessed messages and asynchronous events, by queue or function.
     pub(crate) waiting: BTreeMap<String, u64>,
-    /// Messages that were given up, by queue.
+    /// Dead letters, by queue.
     pub(crate) dead_letters: BTreeMap<String, u64>,
     /// Orders whose payment deadline is still scheduled.
     pub(crate) deadlines: Vec<String>,
 }
 
-/// An entry of the ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) order: String,
     pub(crate) name: String,
-    /// Something is still to be done about it.
+    /// There is work left to do for this entry.
     pub(crate) is_open: bool,
-    /// For refunds: it is done.
+    /// For refunds: the provider has confirmed it.
     pub(crate) is_done: bool,
 }
 
-/// A movement of money, by a provider's books.
+/// A payment or refund in a provider's account.
 #[derive(Clone, Debug)]
 pub(crate) struct Money {
-    /// The shop's number of the payment.
+    /// The payment number that the shop sent.
     pub(crate) payment: String,
     pub(crate) transaction: String,
     pub(crate) is_refund: bool,
@@ -62,7 +60,7 @@ pub(crate) struct Money {
 }
 
 impl Money {
-    /// The order that it was for: a payment's number is the order's and one more character.
+    /// The order of the payment: a payment number is the order id and one more character.
     pub(crate) fn order(&self) -> &str {
         let end = self.payment.char_indices().next_back().map_or(0, |(end, _)| end);
         self.payment.get(..end).unwrap_or_default()
@@ -70,7 +68,7 @@ impl Money {
 }
 
 /// Reads everything about a sale.
-pub(crate) async fn read(operator: &User, sale: &str) -> Result<Books, Problem> {
+pub(crate) async fn read(operator: &User, sale: &str) -> Result<Snapshot, Problem> {
     let offer = Offer { sale: sale.parse()?, item: "phone".parse()? };
     let target = Target::local(&operator.api.base_url).await?;
     let store = Store::new(&target.config, names());
@@ -80,7 +78,7 @@ pub(crate) async fn read(operator: &User, sale: &str) -> Result<Books, Problem> 
     let item = store.sale(&offer.sale).await?.and_then(|mut found| found.items.remove(&offer.item));
     let buckets = item.ok_or("the sale is gone")?.layout.buckets();
     let all_pages: Vec<PageNo> = (0..pages(buckets)).collect();
-    Ok(Books {
+    Ok(Snapshot {
         audit,
         orders: orders(&store, &offer.sale).await?,
         buckets: store.buckets(&offer, 0..buckets).await?,
@@ -94,7 +92,7 @@ pub(crate) async fn read(operator: &User, sale: &str) -> Result<Books, Problem> 
     })
 }
 
-/// How deep the queues are: those of work, and those of what was given up.
+/// The number of messages in each work queue, and in each dead-letter queue.
 async fn queues(operator: &User) -> Result<(BTreeMap<String, u64>, BTreeMap<String, u64>), Problem> {
     let answer = operator.api.try_send("GET", "/_local/stack", &[], "").await?;
     let (mut waiting, mut dead) = (BTreeMap::new(), BTreeMap::new());
@@ -103,11 +101,11 @@ async fn queues(operator: &User) -> Result<(BTreeMap<String, u64>, BTreeMap<Stri
         for (name, depth) in depths {
             let count = |field: &str| depth.get(field).and_then(Value::as_u64).ok_or(format!("{name}: {depth}"));
             let all = count("visible")? + count("inFlight")? + count("delayed")?;
-            // reconcile runs every minute: its events are not left over from anything.
-            let is_clockwork = !is_queue && name.contains("Reconcile");
+            // reconcile runs every minute, so an event for it is not unfinished work.
+            let is_scheduled = !is_queue && name.contains("Reconcile");
             if is_queue && name.contains("DeadLetters") {
                 dead.insert(name.clone(), all);
-            } else if !is_clockwork {
+            } else if !is_scheduled {
                 waiting.insert(if is_queue { name.clone() } else { format!("events of {name}") }, all);
             }
         }
@@ -125,7 +123,7 @@ async fn orders(store: &Store, sale: &SaleId) -> Result<Vec<Order>, Problem> {
             return Ok(all);
         }
     }
-    Err("there are too many orders to read".into())
+    Err("there are too many orders to read: use fewer --units".into())
 }
 
 type Row = HashMap<String, AttributeValue>;
@@ -150,7 +148,7 @@ async fn claimed(target: &Target, offer: &Offer) -> Result<BTreeSet<String>, Pro
     let item = format!("item#{}", offer.item);
     let claims = rows(target, names().claims).await?;
     let claims = claims.iter().filter_map(|row| row.get(&item)?.as_m().ok());
-    // One that is HELD was left by a press that died: the buyer's next press goes on with it.
+    // A claim that is HELD was left by a request that crashed. The buyer's next request resumes it.
     Ok(claims.filter(|claim| text(claim, "state") != "HELD").map(|claim| text(claim, "order")).collect())
 }
 
@@ -166,14 +164,19 @@ async fn ledger(target: &Target) -> Result<Vec<Entry>, Problem> {
 
 async fn money(operator: &User) -> Result<Vec<Money>, Problem> {
     let answer = operator.api.try_send("GET", "/_sandbox/money", &[], "").await?;
-    let entries = answer.body.get("money").and_then(Value::as_array).ok_or("the providers show no books")?;
+    let entries = answer.body.get("money").and_then(Value::as_array).ok_or("the sandbox shows no payments")?;
     let read = |entry: &Value| {
         let text = |name: &str| entry.get(name)?.as_str().map(str::to_owned);
         let is_refund = !entry.get("refund")?.is_null();
         let amount = entry.get("amount")?.as_i64()?;
         Some(Money { payment: text("number")?, transaction: text("transaction")?, is_refund, amount })
     };
-    entries.iter().map(|entry| read(entry).ok_or_else(|| format!("an entry of no sense: {entry}").into())).collect()
+    entries
+        .iter()
+        .map(|entry| {
+            read(entry).ok_or_else(|| format!("the sandbox shows a payment that cannot be parsed: {entry}").into())
+        })
+        .collect()
 }
 
 async fn deadlines(target: &Target) -> Result<Vec<String>, Problem> {
@@ -188,7 +191,7 @@ async fn deadlines(target: &Target) -> Result<Vec<String>, Problem> {
     Err("there are too many schedules to read".into())
 }
 
-/// Panics in the logs of the local cloud and of its functions. An error if they cannot be read.
+/// Panics in the logs of the local cloud and its functions. An error if a log cannot be read.
 pub(crate) fn panics(cloud_log: &Path, data_dir: &Path) -> Result<Vec<String>, Problem> {
     let folder = data_dir.join("logs");
     let unreadable = |path: &Path, error: std::io::Error| format!("{} cannot be read: {error}", path.display());
@@ -203,7 +206,7 @@ pub(crate) fn panics(cloud_log: &Path, data_dir: &Path) -> Result<Vec<String>, P
     let mut found = BTreeSet::new();
     for log in logs {
         let bytes = std::fs::read(&log).map_err(|error| unreadable(&log, error))?;
-        // A log may end in the middle of a character where its process was killed.
+        // A log may end in the middle of a character when its process was killed.
         let text = String::from_utf8_lossy(&bytes);
         let name = log.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         found.extend(text.lines().filter(|line| line.contains("panicked at")).map(|line| format!("{name}: {line}")));
@@ -216,18 +219,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn panics_are_found_and_logs_that_are_not_there_are_told() {
+    fn panics_are_found_and_missing_logs_are_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let (cloud_log, data_dir) = (directory.path().join("cloud.log"), directory.path().join("data"));
-        let told = |part: &str| {
+        let fails_with = |part: &str| {
             let error = panics(&cloud_log, &data_dir).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         };
-        told("logs cannot be read");
+        fails_with("logs cannot be read");
         std::fs::create_dir_all(data_dir.join("logs")).unwrap();
-        told("no function has a log");
+        fails_with("no function has a log");
         std::fs::write(data_dir.join("logs/shop.log"), b"a line\nthread 'main' panicked at x\ncut off \xe4").unwrap();
-        told("cloud.log cannot be read");
+        fails_with("cloud.log cannot be read");
         std::fs::write(&cloud_log, "all is well\n").unwrap();
         assert_eq!(panics(&cloud_log, &data_dir).unwrap(), ["shop.log: thread 'main' panicked at x"]);
     }

@@ -1,4 +1,4 @@
-//! When the crowd is gone: every message becomes an order, and the books are looked at.
+//! After the purchases: waits until every message has become an order, and checks the audit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use testkit::progress;
 
 use crate::Problem;
 
-/// How often it is looked whether the orders have been made.
+/// How often to check whether all orders exist.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Messages that have not become orders yet.
-pub(crate) async fn waiting(cloud: &LocalCloud) -> Result<i64, Problem> {
+pub(crate) async fn waiting_messages(cloud: &LocalCloud) -> Result<i64, Problem> {
     let mut waiting = 0;
     for queue in &cloud.stack().queues {
         let counts = cloud.cloud().sqs.counts(&queue.name).await?;
@@ -24,23 +24,23 @@ pub(crate) async fn waiting(cloud: &LocalCloud) -> Result<i64, Problem> {
     Ok(waiting)
 }
 
-/// Waits until every message has become an order; gives the audit of the item.
-pub(crate) async fn until_ordered(
+/// Waits until every message has become an order. Returns the audit of the item.
+pub(crate) async fn wait_for_orders(
     cloud: &LocalCloud,
     operator: &User,
     sale: &str,
     orders: u32,
 ) -> Result<Value, Problem> {
     loop {
-        let mut told = Instant::now();
+        let mut shown_at = Instant::now();
         loop {
-            let waiting = waiting(cloud).await?;
+            let waiting = waiting_messages(cloud).await?;
             if waiting == 0 {
                 break;
             }
-            if told.elapsed() > progress::every() {
-                progress::show(&format!("  crowd: {waiting} messages waiting"));
-                told = Instant::now();
+            if shown_at.elapsed() > progress::every() {
+                progress::show(&format!("  {waiting} messages waiting"));
+                shown_at = Instant::now();
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -58,7 +58,7 @@ fn total_orders(audit: &Value) -> u64 {
     orders.map_or(0, |orders| orders.values().filter_map(Value::as_u64).sum())
 }
 
-/// Exactly what there was, each unit to another buyer, and nothing out of place.
+/// Checks that exactly `sold` units are held, each for a different order, and that the audit finds no drift.
 pub(crate) fn check(orders: &[(String, i64)], audit: &Value, units: u32, sold: u32) -> Result<(), Problem> {
     let figure = |name: &str| audit.get(name).cloned().unwrap_or_default();
     let expected = [
@@ -72,37 +72,37 @@ pub(crate) fn check(orders: &[(String, i64)], audit: &Value, units: u32, sold: u
     let mut wrong: Vec<String> = Vec::new();
     for (name, value) in expected {
         if figure(name) != value {
-            wrong.push(format!("{name} is {}, and must be {value}", figure(name)));
+            wrong.push(format!("{name} is {} and must be {value}", figure(name)));
         }
     }
     let pending = audit.pointer("/orders/PENDING_PAYMENT").and_then(Value::as_u64);
     if pending != Some(u64::from(sold)) || total_orders(audit) != u64::from(sold) {
-        wrong.push(format!("the orders are {}, and must be {sold}, all pending", figure("orders")));
+        wrong.push(format!("the orders are {} and must be {sold}, all pending", figure("orders")));
     }
     let different: BTreeSet<&str> = orders.iter().map(|(order, _)| order.as_str()).collect();
     if orders.len() != usize::try_from(sold)? || different.len() != orders.len() {
         wrong.push(format!(
-            "{} presses were accepted with {} different orders, and {sold} must be",
+            "{} purchases were accepted with {} different orders instead of {sold}",
             orders.len(),
             different.len()
         ));
     }
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(format!("the crowd did not get what there is: {}", wrong.join("; ")).into()),
+        false => Err(format!("the sale is not correct: {}", wrong.join("; ")).into()),
     }
 }
 
-/// When each order was complete, by its id. Its payment deadline is the last thing made for it, and the schedule has
-/// the order's name and its time of creation: no buyer needs to ask for it.
-pub(crate) async fn orders_made(cloud: &LocalCloud) -> Result<BTreeMap<String, i64>, Problem> {
+/// When each order was complete, by its id. The schedule of the payment deadline is created last, and it has the id of
+/// the order and its own time of creation, so no request is needed.
+pub(crate) async fn order_times(cloud: &LocalCloud) -> Result<BTreeMap<String, i64>, Problem> {
     let client = aws_sdk_scheduler::Client::new(&Wire::new(cloud.cloud().clone()).sdk_config());
     let mut made = BTreeMap::new();
     for group in &cloud.stack().schedule_groups {
         let mut pages = client.list_schedules().group_name(group).into_paginator().send();
         while let Some(page) = pages.try_next().await? {
             for schedule in page.schedules {
-                let at = schedule.creation_date.ok_or("a schedule without its time of creation")?.to_millis()?;
+                let at = schedule.creation_date.ok_or("a schedule has no time of creation")?.to_millis()?;
                 made.insert(schedule.name.unwrap_or_default(), at);
             }
         }
@@ -115,9 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_right_is_named() {
+    fn every_fault_is_named() {
         let audit = json!({
-            "total": 3, "free": 1, "held": 2, "sold": 0, "drift": 0, "findings": [], "orders": { "PENDING_PAYMENT": 2, "PAID": 0 },
+            "total": 3, "free": 1, "held": 2, "sold": 0, "drift": 0, "findings": [],
+            "orders": { "PENDING_PAYMENT": 2, "PAID": 0 },
         });
         let orders = [("A".to_owned(), 1), ("B".to_owned(), 2)];
         assert!(check(&orders, &audit, 3, 2).is_ok());
