@@ -117,7 +117,7 @@ test("two buyers race for the last unit; it comes back after a cancel; the other
   await winner.waitForSelector('[data-status="CLOSED"]');
   await pressSays(loser, "phone", /Buy now/, 10);
   await press(loser, "phone").click();
-  await pressSays(loser, "phone", /Yours – pay by \d\d:\d\d/);
+  await pressSays(loser, "phone", /Yours – pay within \d\d:\d\d/);
   await pressSays(winner, "phone", /may come back/, 10);
 
   // The other pays on the provider's page, in another tab, and this page hears of it by itself.
@@ -231,7 +231,7 @@ test("what could not be handled is shown with its reason, and sent again", async
   assert.match(await letters.first().innerText(), /<script>not an order<\/script>/);
   await picture(operator, "console-dead-letters");
   await operator.click('[data-act="redrive-orders"]');
-  await until("it was handled", 10, async () => /1 handled/.test(await operator.innerText("#toast")));
+  await until("it was handled", 10, async () => /1 redriven/.test(await operator.innerText("#toast")));
 });
 
 const json = (route, body, status = 200) => route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) });
@@ -281,7 +281,7 @@ test("a sign-in that does not work says why", async () => {
     [refused, none, /Not today/],
     [code, (route) => json(route, { error: "invalid_grant" }, 400), /invalid_grant/],
     [code, (route) => json(route, { access_token: "no JWT" }), /not a JWT/],
-    [code, (route) => route.abort(), /Signing in did not work/],
+    [code, (route) => route.abort(), /Sign-in failed/],
   ]) {
     for (const path of ["/", "/console"]) {
       const page = await openWithIssuer(path, back);
