@@ -24,9 +24,15 @@ test("both languages have the same entries with the same placeholders", () => {
 
 test("every word that a page asks for by name exists", () => {
   for (const page of ["shop", "console"]) {
-    const code = readdirSync(join(web, page)).map((file) => read(join(page, file))).join("\n");
+    const code = readdirSync(join(web, page))
+      .map((file) => read(join(page, file)))
+      .join("\n");
     const asked = [...code.matchAll(/\bsay\("([\w-]+)"/g)].map((match) => match[1]);
     assert.ok(asked.length > 20, `${page} asks for ${asked.length} words: is the pattern still right?`);
-    assert.deepEqual(asked.filter((key) => !(key in en[page])), [], page);
+    assert.deepEqual(
+      asked.filter((key) => !(key in en[page])),
+      [],
+      page,
+    );
   }
 });
