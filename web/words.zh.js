@@ -31,7 +31,7 @@ export default {
 
     // 登录
     signIn: "登录",
-    signOut: "退出登录",
+    signOut: "退出",
     name: "用户名",
     nameHint: "本地环境，可填写任意名字。",
     cancelDialog: "关闭",
@@ -64,7 +64,7 @@ export default {
     opening: "即将开抢…",
     sending: "抢购中…",
     queued: "抢到了，正在生成订单",
-    yours: "抢到了，请在 {time} 内付款",
+    yours: "抢到了，{time} 内付款",
     paid: "已付款",
     refunding: "退款中",
     back: "已抢光，可能补货",
@@ -119,7 +119,7 @@ export default {
 
     // 登录
     signIn: "登录",
-    signOut: "退出登录",
+    signOut: "退出",
     name: "用户名",
     nameHint: "本地环境，可填写任意名字。",
     needSignIn: "请使用运营账号登录，以创建和查看活动。",
