@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the pages in a real browser, against the deployed binaries on the local cloud. Installs what is missing:
-# Debian's chromium, a font with Chinese characters, and playwright-core, which drives the browser. Screenshots of every page are
-# kept in tests/output/browser.
+# Debian's chromium, a font with Chinese characters, and playwright-core, which drives the browser.
+# Screenshots of every page are kept in tests/output/browser.
 set -euo pipefail
 cd "$(dirname "$0")"
 if ! command -v chromium >/dev/null; then

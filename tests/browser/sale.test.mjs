@@ -268,7 +268,7 @@ test("a dead letter is shown with its reason, and can be redriven", async () => 
 const json = (route, body, status = 200) =>
   route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) });
 
-/** Opens a page of a shop with an issuer. `back` makes the parameters that the browser returns with from its request. */
+/** Opens a page of a shop with an issuer, which returns the browser with the parameters that `back` gives. */
 async function openWithIssuer(path, back, settings = {}) {
   const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
   const page = await context.newPage();
