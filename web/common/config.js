@@ -1,5 +1,5 @@
-// The settings of a stage, from /config.json. `make publish-web` writes that file for a stage; web/config.json is for the
-// local cloud.
+// The settings of a stage, from /config.json. `make publish-web` writes that file for a stage; web/config.json is for
+// the local cloud.
 
 export const config = await fetch("/config.json", { cache: "no-cache" })
   .then((response) => (response.ok ? response.json() : {}))

@@ -8,7 +8,6 @@ process, by the kernel's clock.
 
 import http.server
 import json
-import os
 import pathlib
 import queue
 import shutil
