@@ -204,6 +204,7 @@ export default {
     redrive: "Redrive",
     redriven: "{n} redriven.",
     refresh: "Refresh",
+    order: "Order",
     reason: "Reason",
     body: "Message",
 

@@ -203,6 +203,7 @@ export default {
     redrive: "重新投递",
     redriven: "已处理 {n} 条。",
     refresh: "刷新",
+    order: "订单",
     reason: "原因",
     body: "消息内容",
 

@@ -41,7 +41,7 @@ function queueBox(queue) {
       button(say("redrive"), () => redrive(kind), { "data-act": `redrive-${kind}` }),
     ),
     table(
-      ["orders", "reason", "body"].map((key) => ({ text: say(key) })),
+      ["order", "reason", "body"].map((key) => ({ text: say(key) })),
       rows,
     ),
   );
