@@ -47,7 +47,7 @@ function signIn() {
   dialog.showModal();
 }
 
-/** Starts with whoever is signed in now, if anybody is. */
+/** Starts the page for the user who is signed in, if there is one. */
 async function enter() {
   state.user = session("operator");
   drawNav();

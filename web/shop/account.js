@@ -68,7 +68,7 @@ export function showSignInProblem(problem) {
   announce(problemText(problem));
 }
 
-/** Starts with whoever is signed in now, if anybody is. */
+/** Starts the page for the user who is signed in, if there is one. */
 export function enter() {
   state.user = session("buyer");
   drawNav();
