@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""schemathesis, a fuzzer that nobody here wrote, against the running local cloud: no answer may be a 5xx or other than web/openapi.yaml says.
+"""Fuzzes the running local cloud with schemathesis: no answer may be a 5xx or differ from web/openapi.yaml.
 
-Two rounds: with everything invented, and with a sale, an item and an order that are there. EXAMPLES is how many requests are invented for each operation
-and phase. What is missing is installed into .venv/fuzz-api.
+There are two rounds: one with generated ids, and one with an existing sale, item and order. EXAMPLES is the number of
+requests for each operation and phase. schemathesis is installed into .venv/fuzz-api.
 """
+
 import datetime
 import json
 import os
@@ -18,7 +19,15 @@ import urllib.error
 import urllib.request
 
 SCHEMATHESIS = "schemathesis==4.32.5"
-CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance"
+CHECKS = ",".join(
+    [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+        "response_headers_conformance",
+    ]
+)
 root = pathlib.Path(__file__).resolve().parent.parent
 os.chdir(root)
 
@@ -29,7 +38,9 @@ def installed():
     if not program.exists():
         print("Installing schemathesis...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", SCHEMATHESIS], check=True)
+        subprocess.run(
+            [venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", SCHEMATHESIS], check=True
+        )
     return program
 
 
@@ -73,9 +84,28 @@ class Cloud:
 
 
 def fuzz(program, directory, cloud, token, *settings):
-    command = [program, *settings, "run", root / "web/openapi.yaml", "--url", cloud.base, "--header", f"Authorization: Bearer {token}", "--checks", CHECKS,
-               "--max-examples", os.environ.get("EXAMPLES", "20"), "--seed", "1", "--request-timeout", "30", "--no-color", "--warnings", "off"]
-    # In a directory of its own: it leaves notes for itself where it runs.
+    command = [
+        program,
+        *settings,
+        "run",
+        root / "web/openapi.yaml",
+        "--url",
+        cloud.base,
+        "--header",
+        f"Authorization: Bearer {token}",
+        "--checks",
+        CHECKS,
+        "--max-examples",
+        os.environ.get("EXAMPLES", "20"),
+        "--seed",
+        "1",
+        "--request-timeout",
+        "30",
+        "--no-color",
+        "--warnings",
+        "off",
+    ]
+    # It writes files into its working directory, so it gets a temporary one.
     return subprocess.run(command, cwd=directory).returncode
 
 
@@ -85,7 +115,7 @@ def main():
         cloud = Cloud(directory)
         try:
             token = cloud.call("/_local/token", {"sub": "fuzzer", "scope": "seckill/admin"})["token"]
-            print("== With everything invented", flush=True)
+            print("== With generated ids", flush=True)
             first = fuzz(program, directory, cloud, token)
             now = datetime.datetime.now(datetime.timezone.utc)
             item = {"itemId": "mug", "name": "Mug", "price": 100, "currency": "CNY", "stock": 100}
@@ -95,7 +125,7 @@ def main():
             order = cloud.call("/seckill", {"saleId": sale, "itemId": "mug", "quantity": 1}, token)["orderId"]
             known = f'[parameters]\n"path.saleId" = "{sale}"\n"path.itemId" = "mug"\n"path.orderId" = "{order}"\n'
             pathlib.Path(directory, "schemathesis.toml").write_text(known)
-            print("== With a sale, an item and an order that are there", flush=True)
+            print("== With an existing sale, item and order", flush=True)
             second = fuzz(program, directory, cloud, token, "--config-file", f"{directory}/schemathesis.toml")
             return first or second
         finally:

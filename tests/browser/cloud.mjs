@@ -1,4 +1,4 @@
-// The local cloud and the browser, for a test.
+// Starts the local cloud and the browser for the tests.
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -9,24 +9,38 @@ import { chromium } from "playwright-core";
 const root = resolve(import.meta.dirname, "../..");
 export const output = join(root, "tests/output/browser");
 
-const freePort = () => new Promise((done) => {
-  const server = createServer().listen(0, "127.0.0.1", () => {
-    const { port } = server.address();
-    server.close(() => done(port));
+const freePort = () =>
+  new Promise((done) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
   });
-});
 
-/** Starts the local cloud with nothing in it. */
+/** Starts the local cloud without any sale. */
 export async function startCloud() {
   const port = process.env.BROWSER_PORT || (await freePort());
   const data = mkdtempSync(join(tmpdir(), "seckill-browser-"));
-  const cloud = spawn(join(root, "target/debug/seckill-local"), ["--port", String(port), "--data-dir", data, "--no-demo"], { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
-  let said = "";
-  for (const stream of [cloud.stdout, cloud.stderr]) stream.on("data", (text) => { said += text; });
+  const cloud = spawn(
+    join(root, "target/debug/seckill-local"),
+    ["--port", String(port), "--data-dir", data, "--no-demo"],
+    { cwd: root, stdio: ["ignore", "pipe", "pipe"] },
+  );
+  let log = "";
+  for (const stream of [cloud.stdout, cloud.stderr])
+    stream.on("data", (text) => {
+      log += text;
+    });
   const base = `http://127.0.0.1:${port}`;
-  for (let tries = 0; ; tries += 1) {
-    if (cloud.exitCode !== null || tries > 300) throw new Error(`the local cloud did not start:\n${said}`);
-    if (await fetch(`${base}/_local/health`).then((answer) => answer.ok, () => false)) break;
+  for (let attempts = 0; ; attempts += 1) {
+    if (cloud.exitCode !== null || attempts > 300) throw new Error(`the local cloud did not start:\n${log}`);
+    if (
+      await fetch(`${base}/_local/health`).then(
+        (answer) => answer.ok,
+        () => false,
+      )
+    )
+      break;
     await new Promise((done) => setTimeout(done, 100));
   }
   const stop = async () => {
@@ -39,25 +53,36 @@ export async function startCloud() {
 
 export function startBrowser() {
   mkdirSync(output, { recursive: true });
-  const args = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+  const args = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+  ];
   return chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", headless: true, args });
 }
 
 export const DESKTOP = { viewport: { width: 1280, height: 900 } };
 export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
 
-/** Keeps a picture of a page. */
+/** Saves a screenshot of the whole page. */
 export async function picture(page, name) {
-  await page.evaluate(() => { scrollTo(0, 0); document.querySelector("#toast")?.classList.remove("shown"); });
+  await page.evaluate(() => {
+    scrollTo(0, 0);
+    document.querySelector("#toast")?.classList.remove("shown");
+  });
   await page.screenshot({ path: join(output, `${name}.png`), fullPage: true, animations: "disabled" });
 }
 
-/** Does something every 100 ms until it gives something. */
+/** Calls `look` every 100 ms until it returns something; fails after `seconds`. */
 export async function until(what, seconds, look) {
-  for (const end = Date.now() + seconds * 1000; Date.now() < end; ) {
+  for (const end = Date.now() + seconds * 1000; Date.now() < end;) {
     const found = await look();
     if (found) return found;
     await new Promise((done) => setTimeout(done, 100));
   }
-  throw new Error(`after ${seconds} s: ${what}`);
+  throw new Error(`not within ${seconds} s: ${what}`);
 }

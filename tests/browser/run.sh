@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# The pages in a real browser, against the deployed binaries on the local cloud. Installs what is missing: Debian's chromium and a font with Chinese
-# letters, and playwright-core, which drives it. Pictures of every page are left in tests/output/browser.
+# Tests the pages in a real browser, against the deployed binaries on the local cloud. Installs what is missing:
+# Debian's chromium, a font with Chinese characters, and playwright-core, which drives the browser.
+# Screenshots of every page are kept in tests/output/browser.
 set -euo pipefail
 cd "$(dirname "$0")"
 if ! command -v chromium >/dev/null; then
   echo "Installing chromium (apt-get)..."
   as_root=""
   if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || { echo "chromium is missing: install it, or run this as root" >&2; exit 1; }
+    command -v sudo >/dev/null || { echo "chromium is missing: install it, or run this script as root" >&2; exit 1; }
     as_root=sudo
   fi
   $as_root apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends chromium fonts-wqy-microhei fonts-dejavu-core >/dev/null
+  DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends \
+    chromium fonts-wqy-microhei fonts-dejavu-core >/dev/null
 fi
 if [ ! -d node_modules/playwright-core ]; then
   npm ci --silent --no-audit --no-fund

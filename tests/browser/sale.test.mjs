@@ -1,5 +1,5 @@
-// A sale as people live it: an operator makes it in the console, two buyers race for the last unit in two windows, one of them cancels, the other buys and pays,
-// and each sees what happens without loading the page again.
+// A whole sale in real browsers: an operator sets it up in the console, two buyers race for the last unit, one of them
+// cancels, the other buys and pays, and each sees what happens without reloading the page.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { after, before, test } from "node:test";
@@ -16,16 +16,21 @@ after(async () => {
   await cloud?.stop();
 });
 
-/** A window of its own, in which nothing may go wrong unseen. */
+/** Opens a page in a window of its own. Errors and WebSocket messages are collected in the page. */
 async function open(path, options = DESKTOP) {
   const context = await browser.newContext({ locale: "en-US", timezoneId: "Asia/Shanghai", ...options });
   const page = await context.newPage();
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(String(error)));
-  page.on("console", (message) => { if (message.type() === "error" && !/Failed to load resource/.test(message.text())) page.problems.push(message.text()); });
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/Failed to load resource/.test(message.text()))
+      page.problems.push(message.text());
+  });
   page.on("dialog", (dialog) => dialog.accept());
-  page.frames_received = [];
-  page.on("websocket", (socket) => socket.on("framereceived", (frame) => page.frames_received.push(JSON.parse(frame.payload))));
+  page.framesReceived = [];
+  page.on("websocket", (socket) =>
+    socket.on("framereceived", (frame) => page.framesReceived.push(JSON.parse(frame.payload))),
+  );
   await page.goto(cloud.base + path);
   return page;
 }
@@ -38,15 +43,20 @@ async function signIn(page, name) {
 }
 
 const press = (page, item) => page.locator(`[data-item="${item}"] .press`);
-const pressSays = (page, item, words, seconds = 15) => until(`the button says ${words}`, seconds, async () => words.test(await press(page, item).innerText()));
+const pressSays = (page, item, words, seconds = 15) =>
+  until(`the button says ${words}`, seconds, async () => words.test(await press(page, item).innerText()));
 const fill = (page, name, value) => page.fill(`[name="${name}"]`, String(value));
-/** What datetime-local takes, in the page's time. */
-const at = (page, ms) => page.evaluate((ms) => { const date = new Date(ms); return new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19); }, ms);
+/** A time as datetime-local takes it, in the time zone of the page. */
+const at = (page, ms) =>
+  page.evaluate((ms) => {
+    const date = new Date(ms);
+    return new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+  }, ms);
 
 let operator;
 let saleId;
 
-test("an operator makes a sale, is told what is wrong with it, mends it and preheats it", async () => {
+test("an operator creates a sale, corrects what the form rejects, and preheats it", async () => {
   operator = await open("/console");
   await picture(operator, "console-signed-out");
   await signIn(operator, "operator");
@@ -69,7 +79,7 @@ test("an operator makes a sale, is told what is wrong with it, mends it and preh
   await fill(operator, "items[1].limitPerBuyer", 2);
   await operator.click("#save-sale");
   const why = operator.locator('[data-field="endsAt"] .why');
-  await until("the end is said to be wrong", 10, async () => (await why.innerText()).length > 0);
+  await until("the form rejects the end time", 10, async () => (await why.innerText()).length > 0);
   await picture(operator, "console-form-invalid");
   await fill(operator, "endsAt", await at(operator, startsAt + 3600000));
   await operator.click("#save-sale");
@@ -80,16 +90,16 @@ test("an operator makes a sale, is told what is wrong with it, mends it and preh
   await operator.click('[data-act="edit"]');
   await fill(operator, "name", "11.11 Night");
   await operator.click("#save-sale");
-  await until("the name is changed", 10, async () => (await operator.innerText("#sale-title")) === "11.11 Night");
+  await until("the name has changed", 10, async () => (await operator.innerText("#sale-title")) === "11.11 Night");
   await operator.click('[data-act="preheat"]');
-  await until("it is scheduled", 10, async () => (await operator.innerText("#phase")) === "Scheduled");
+  await until("the sale is scheduled", 10, async () => (await operator.innerText("#phase")) === "Scheduled");
   await operator.click("#tab-live");
-  await until("the figures are there", 10, async () => (await operator.innerText('[data-figure="free"]')) === "51");
+  await until("the figures are shown", 10, async () => (await operator.innerText('[data-figure="free"]')) === "51");
   await picture(operator, "console-live-before");
   assert.deepEqual(operator.problems, []);
 });
 
-test("two buyers race for the last unit; it comes back after a cancel; the other buys, pays and hears of it", async () => {
+test("two buyers race for the last unit; after a cancel the other buys and pays, and sees it", async () => {
   const [ann, bob] = [await open("/"), await open("/", PHONE)];
   await ann.waitForSelector(`[data-sale="${saleId}"]`);
   await signIn(ann, "ann");
@@ -100,10 +110,10 @@ test("two buyers race for the last unit; it comes back after a cancel; the other
   }
   await Promise.all([ann, bob].map((page) => pressSays(page, "phone", /Buy now/, 20)));
   await Promise.all([picture(ann, "shop-open-desktop-light"), picture(bob, "shop-open-phone-light")]);
-  // One of them with the keyboard alone.
+  // One of them uses only the keyboard.
   await press(ann, "phone").focus();
   await Promise.all([ann.keyboard.press("Enter"), press(bob, "phone").tap()]);
-  const winner = await until("one of them has it", 15, async () => {
+  const winner = await until("one of them gets the unit", 15, async () => {
     for (const page of [ann, bob]) if (/Yours/.test(await press(page, "phone").innerText())) return page;
     return null;
   });
@@ -112,35 +122,39 @@ test("two buyers race for the last unit; it comes back after a cancel; the other
   assert.ok(await press(loser, "phone").isDisabled());
   await Promise.all([picture(winner, "shop-yours"), picture(loser, "shop-sold-out")]);
 
-  // The winner changes their mind.
+  // The winner cancels, and the loser buys the unit that came back.
   await winner.click('[data-status="PENDING_PAYMENT"] [data-act="cancel"]');
   await winner.waitForSelector('[data-status="CLOSED"]');
   await pressSays(loser, "phone", /Buy now/, 10);
   await press(loser, "phone").click();
-  await pressSays(loser, "phone", /Yours – pay by \d\d:\d\d/);
+  await pressSays(loser, "phone", /Yours – pay within \d\d:\d\d/);
   await pressSays(winner, "phone", /may come back/, 10);
 
-  // The other pays on the provider's page, in another tab, and this page hears of it by itself.
+  // The loser pays on the provider's page, in another tab. This page updates by itself.
   await loser.click('[data-act="wechat"]');
   await loser.waitForSelector(".qr");
   await picture(loser, "shop-pay-code");
-  await loser.evaluate(() => { window.notLoadedAgain = true; });
-  const asked = [];
-  loser.on("request", (request) => { if (/\/orders(\/|$)/.test(new URL(request.url()).pathname)) asked.push(request.url()); });
+  await loser.evaluate(() => {
+    window.isSamePage = true;
+  });
+  const polls = [];
+  loser.on("request", (request) => {
+    if (/\/orders(\/|$)/.test(new URL(request.url()).pathname)) polls.push(request.url());
+  });
   const [provider] = await Promise.all([loser.context().waitForEvent("page"), loser.click('[data-act="open"]')]);
   await provider.waitForLoadState();
   await picture(provider, "sandbox-pay");
   await provider.getByRole("button", { name: /^Pay/ }).first().click();
   await provider.waitForLoadState();
   await loser.waitForSelector('[data-status="PAID"]');
-  assert.ok(await loser.evaluate(() => window.notLoadedAgain), "the page was not loaded again");
-  assert.deepEqual(asked, [], "it was told, it did not ask");
-  const pushed = loser.frames_received.filter((order) => order.status === "PAID");
-  assert.ok(pushed.length > 0, "it came over the WebSocket");
+  assert.ok(await loser.evaluate(() => window.isSamePage), "the page was not reloaded");
+  assert.deepEqual(polls, [], "the page did not poll");
+  const pushed = loser.framesReceived.filter((order) => order.status === "PAID");
+  assert.ok(pushed.length > 0, "the update came over the WebSocket");
   await pressSays(loser, "phone", /Paid/);
   await picture(loser, "shop-paid");
 
-  // And wants the money back: the unit is on sale again, for the one who cancelled.
+  // After a refund the unit is on sale again, for the buyer who cancelled.
   await loser.click('[data-status="PAID"] [data-act="refund"]');
   await loser.waitForSelector('[data-status="REFUNDED"]');
   await pressSays(winner, "phone", /Buy now/, 10);
@@ -149,7 +163,7 @@ test("two buyers race for the last unit; it comes back after a cancel; the other
   await bob.context().close();
 });
 
-test("a page that cannot hold a WebSocket asks, and sees the same", async () => {
+test("a page without a WebSocket polls, and shows the same", async () => {
   const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
   const page = await context.newPage();
   page.on("dialog", (dialog) => dialog.accept());
@@ -162,50 +176,63 @@ test("a page that cannot hold a WebSocket asks, and sees the same", async () => 
   await context.close();
 });
 
-test("the console's figures and charts move, stock can be added, a pause stops the sale, and the audit agrees", async () => {
+test("the console follows the sale live, adds stock, pauses and resumes, and the audit agrees", async () => {
   const path = () => operator.locator(".chart path").first().getAttribute("d");
   const before = await path();
   const free = async () => Number(await operator.innerText('[data-figure="free"]'));
   const was = await free();
   await operator.fill(`form:has([data-act="restock-phone"]) input`, "5");
   await operator.click('[data-act="restock-phone"]');
-  await until("five more are free", 10, async () => (await free()) === was + 5);
-  // The answers about another five get lost: pressed again it is the same five, not five more.
+  await until("five more units are free", 10, async () => (await free()) === was + 5);
+  // The answers to another restock are lost. Pressing again repeats the same restock instead of adding five more.
   const keys = [];
-  operator.on("request", (request) => { if (request.url().endsWith("/restock")) keys.push(request.headers()["idempotency-key"]); });
+  operator.on("request", (request) => {
+    if (request.url().endsWith("/restock")) keys.push(request.headers()["idempotency-key"]);
+  });
   await operator.route("**/restock", async (route) => {
     await route.fetch();
     await route.abort();
   });
   await operator.fill(`form:has([data-act="restock-phone"]) input`, "5");
   await operator.click('[data-act="restock-phone"]');
-  await until("it is given up", 30, async () => /No connection/.test(await operator.innerText("#toast")));
+  await until("the retries are used up", 30, async () => /No connection/.test(await operator.innerText("#toast")));
   await operator.unroute("**/restock");
-  const tries = keys.length;
+  const attempts = keys.length;
   await operator.click('[data-act="restock-phone"]');
-  await until("it is done", 10, async () => /Done/.test(await operator.innerText("#toast")));
-  assert.ok(keys.length > tries && new Set(keys).size === 1, `one name for one wish: ${keys}`);
-  await until("five more are free, once", 10, async () => (await free()) === was + 10);
+  await until("the restock is done", 10, async () => /Done/.test(await operator.innerText("#toast")));
+  assert.ok(keys.length > attempts && new Set(keys).size === 1, `one restock has one idempotency key: ${keys}`);
+  await until("the five units are added once", 10, async () => (await free()) === was + 10);
   await until("the chart moved", 10, async () => (await path()) !== before);
-  // The line of presses leaves the floor: what the functions measured arrives here.
-  const presses = operator.locator(".chart").nth(1).locator("path").first();
-  await until("presses were measured", 40, async () => new Set([...(await presses.getAttribute("d") || "").matchAll(/,([\d.]+)/g)].map((match) => match[1])).size > 1);
+  // The line of requests rises above zero: the figures that the functions measured arrive here.
+  const requests = operator.locator(".chart").nth(1).locator("path").first();
+  await until(
+    "requests were measured",
+    40,
+    async () =>
+      new Set([...((await requests.getAttribute("d")) || "").matchAll(/,([\d.]+)/g)].map((match) => match[1])).size > 1,
+  );
   await picture(operator, "console-live");
 
   const buyer = await open("/");
   await operator.click('[data-act="pause"]');
-  await until("it is paused", 10, async () => (await operator.innerText("#phase")) === "Paused");
+  await until("the sale is paused", 10, async () => (await operator.innerText("#phase")) === "Paused");
   await pressSays(buyer, "phone", /Paused/, 10);
   await operator.click('[data-act="resume"]');
   await pressSays(buyer, "phone", /Buy now/, 10);
 
-  // A running sale gets another name; what is on sale in it stays.
+  // A running sale can be renamed; its prices cannot be changed.
   await operator.click('[data-act="edit"]');
-  assert.ok(await operator.isDisabled('[name="items[0].price"]') && await operator.isEnabled('[name="items[0].name"]'));
+  assert.ok(
+    (await operator.isDisabled('[name="items[0].price"]')) && (await operator.isEnabled('[name="items[0].name"]')),
+  );
   await fill(operator, "name", "11.11 Late night");
   await operator.click("#save-sale");
-  await until("the name is changed", 10, async () => (await operator.innerText("#sale-title")) === "11.11 Late night");
-  await until("the storefront says so", 15, async () => (await buyer.innerText(`[data-sale="${saleId}"] h2`)) === "11.11 Late night");
+  await until("the name has changed", 10, async () => (await operator.innerText("#sale-title")) === "11.11 Late night");
+  await until(
+    "the storefront shows the new name",
+    15,
+    async () => (await buyer.innerText(`[data-sale="${saleId}"] h2`)) === "11.11 Late night",
+  );
   await operator.click("#tab-audit");
   await operator.waitForSelector(".verdict");
   assert.match(await operator.innerText(".verdict"), /Everything adds up/);
@@ -214,16 +241,20 @@ test("the console's figures and charts move, stock can be added, a pause stops t
   await buyer.context().close();
 });
 
-test("what could not be handled is shown with its reason, and sent again", async () => {
+test("a dead letter is shown with its reason, and can be redriven", async () => {
   const stack = await fetch(`${cloud.base}/_local/stack`).then((answer) => answer.json());
   const sent = await fetch(stack.live.endpoint, {
     method: "POST",
-    headers: { "x-amz-target": "AmazonSQS.SendMessage", "content-type": "application/x-amz-json-1.0", authorization: "AWS4-HMAC-SHA256 Credential=AKIALOCALROOT0000000/x" },
+    headers: {
+      "x-amz-target": "AmazonSQS.SendMessage",
+      "content-type": "application/x-amz-json-1.0",
+      authorization: "AWS4-HMAC-SHA256 Credential=AKIALOCALROOT0000000/x",
+    },
     body: JSON.stringify({ QueueUrl: stack.live.outputs.OrdersQueueUrl, MessageBody: "<script>not an order</script>" }),
   });
   assert.equal(sent.status, 200, await sent.text());
   const letters = operator.locator('[data-letters="orders"] tbody tr');
-  await until("the letter is shown", 20, async () => {
+  await until("the dead letter is shown", 20, async () => {
     await operator.click("#letters");
     await operator.waitForTimeout(500);
     return (await letters.count()) === 1;
@@ -231,18 +262,31 @@ test("what could not be handled is shown with its reason, and sent again", async
   assert.match(await letters.first().innerText(), /<script>not an order<\/script>/);
   await picture(operator, "console-dead-letters");
   await operator.click('[data-act="redrive-orders"]');
-  await until("it was handled", 10, async () => /1 handled/.test(await operator.innerText("#toast")));
+  await until("it was redriven", 10, async () => /1 redriven/.test(await operator.innerText("#toast")));
 });
 
-const json = (route, body, status = 200) => route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) });
+const json = (route, body, status = 200) =>
+  route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) });
 
-/** Pages of a shop with a sign-in of its own, which sends the browser back with what `back` makes of what it was asked. */
+/** Opens a page of a shop with an issuer, which returns the browser with the parameters that `back` gives. */
 async function openWithIssuer(path, back, settings = {}) {
   const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
   const page = await context.newPage();
   const base = cloud.base;
-  await page.route("**/config.json", (route) => json(route, { shopName: "Shop", apiUrl: "", wsUrl: "", issuer: base, clientId: "pages", scope: "openid", ...settings }));
-  await page.route("**/.well-known/openid-configuration", (route) => json(route, { authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/oauth/token` }));
+  await page.route("**/config.json", (route) =>
+    json(route, {
+      shopName: "Shop",
+      apiUrl: "",
+      wsUrl: "",
+      issuer: base,
+      clientId: "pages",
+      scope: "openid",
+      ...settings,
+    }),
+  );
+  await page.route("**/.well-known/openid-configuration", (route) =>
+    json(route, { authorization_endpoint: `${base}/authorize`, token_endpoint: `${base}/oauth/token` }),
+  );
   await page.route("**/authorize?*", (route) => {
     const asked = Object.fromEntries(new URL(route.request().url()).searchParams);
     route.fulfill({ status: 302, headers: { location: `${asked.redirect_uri}?${new URLSearchParams(back(asked))}` } });
@@ -251,7 +295,7 @@ async function openWithIssuer(path, back, settings = {}) {
   return page;
 }
 
-test("a buyer signs in where the shop says: authorization code with PKCE", async () => {
+test("a buyer signs in at the issuer: authorization code with PKCE", async () => {
   let asked;
   const base = cloud.base;
   const page = await openWithIssuer("/", (question) => {
@@ -261,19 +305,23 @@ test("a buyer signs in where the shop says: authorization code with PKCE", async
   await page.route("**/oauth/token", async (route) => {
     const sent = Object.fromEntries(new URLSearchParams(route.request().postData()));
     const proof = createHash("sha256").update(sent.code_verifier).digest("base64url");
-    if (sent.code !== "c0de" || proof !== asked.code_challenge || sent.client_id !== "pages") return route.fulfill({ status: 400 });
-    const { token } = await fetch(`${base}/_local/token`, { method: "POST", body: JSON.stringify({ sub: "dana" }) }).then((answer) => answer.json());
+    if (sent.code !== "c0de" || proof !== asked.code_challenge || sent.client_id !== "pages")
+      return route.fulfill({ status: 400 });
+    const { token } = await fetch(`${base}/_local/token`, {
+      method: "POST",
+      body: JSON.stringify({ sub: "dana" }),
+    }).then((answer) => answer.json());
     return json(route, { access_token: token });
   });
   await page.click("#sign-in-button");
   await page.waitForSelector("#who");
   assert.equal(await page.innerText("#who"), "dana");
   assert.equal(asked.code_challenge_method, "S256");
-  assert.equal(new URL(page.url()).search, "", "nothing of it stays in the address");
+  assert.equal(new URL(page.url()).search, "", "the code is removed from the address");
   await page.context().close();
 });
 
-test("a sign-in that does not work says why", async () => {
+test("a failed sign-in says why", async () => {
   const refused = (asked) => ({ error: "access_denied", error_description: "Not today.", state: asked.state });
   const code = (asked) => ({ code: "c0de", state: asked.state });
   const none = () => {};
@@ -281,7 +329,7 @@ test("a sign-in that does not work says why", async () => {
     [refused, none, /Not today/],
     [code, (route) => json(route, { error: "invalid_grant" }, 400), /invalid_grant/],
     [code, (route) => json(route, { access_token: "no JWT" }), /not a JWT/],
-    [code, (route) => route.abort(), /Signing in did not work/],
+    [code, (route) => route.abort(), /Sign-in failed/],
   ]) {
     for (const path of ["/", "/console"]) {
       const page = await openWithIssuer(path, back);
@@ -289,19 +337,19 @@ test("a sign-in that does not work says why", async () => {
       await page.click("#sign-in-button");
       await until(`${path} says ${words}`, 10, async () => words.test(await page.innerText("#toast").catch(() => "")));
       assert.equal(await page.locator(".who").count(), 0);
-      assert.equal(new URL(page.url()).search, "", "it is not tried again when the page is loaded again");
+      assert.equal(new URL(page.url()).search, "", "reloading the page does not try again");
       await page.context().close();
     }
   }
 });
 
-test("what was under way when a buyer signed out is not shown to the next one", async () => {
+test("a response in flight at sign-out is not shown to the next buyer", async () => {
   const page = await open("/");
   await signIn(page, "eve");
   await press(page, "mug").click();
   await page.waitForSelector('[data-status="PENDING_PAYMENT"]');
   await page.click("text=Sign out");
-  // The ticket of the next sign-in is on its way when the buyer leaves.
+  // The buyer signs in again, and signs out while the ticket for the WebSocket is in flight.
   const late = [];
   const hold = async (route) => {
     const answer = await route.fetch();
@@ -310,7 +358,7 @@ test("what was under way when a buyer signed out is not shown to the next one", 
   };
   await page.route("**/ws-ticket", hold);
   await signIn(page, "eve");
-  await until("a ticket is under way", 10, () => late.length > 0);
+  await until("a ticket is in flight", 10, () => late.length > 0);
   await page.click("text=Sign out");
   late.forEach((go) => go());
   await page.waitForTimeout(2000);
@@ -319,7 +367,7 @@ test("what was under way when a buyer signed out is not shown to the next one", 
   await page.context().close();
 });
 
-test("only the ways to pay that the shop names are offered", async () => {
+test("only the payment methods in config.json are offered", async () => {
   const context = await browser.newContext({ locale: "en-US", ...DESKTOP });
   const page = await context.newPage();
   await page.route("**/config.json", (route) => json(route, { methods: ["stripe", "alipay"] }));
@@ -327,12 +375,18 @@ test("only the ways to pay that the shop names are offered", async () => {
   await signIn(page, "fay");
   await press(page, "mug").click();
   await page.waitForSelector('[data-status="PENDING_PAYMENT"]');
-  assert.deepEqual(await page.locator(".way").evaluateAll((ways) => ways.map((way) => way.dataset.act)), ["alipay", "stripe"]);
+  assert.deepEqual(await page.locator(".way").evaluateAll((ways) => ways.map((way) => way.dataset.act)), [
+    "alipay",
+    "stripe",
+  ]);
   await context.close();
 });
 
-test("every page looks right: wide and narrow, light and dark, English and Chinese", async () => {
-  for (const [size, options] of [["desktop", DESKTOP], ["phone", PHONE]]) {
+test("every page fits its window: wide and narrow, light and dark, English and Chinese", async () => {
+  for (const [size, options] of [
+    ["desktop", DESKTOP],
+    ["phone", PHONE],
+  ]) {
     for (const colorScheme of ["light", "dark"]) {
       for (const locale of ["en-US", "zh-CN"]) {
         const page = await open("/", { ...options, colorScheme, locale });
@@ -342,9 +396,20 @@ test("every page looks right: wide and narrow, light and dark, English and Chine
         await page.waitForSelector('[data-status="PENDING_PAYMENT"]');
         await page.click('[data-act="alipay"]');
         await page.waitForSelector(".code");
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
-        assert.ok(!wide, `nothing is wider than the window: ${size} ${locale}`);
-        assert.equal(await page.evaluate(() => [...document.querySelectorAll("button, a, input")].filter((one) => !(one.innerText || one.getAttribute("aria-label") || one.labels?.length)).length), 0, "everything has a name");
+        const wide = await page.evaluate(
+          () => document.documentElement.scrollWidth > document.documentElement.clientWidth,
+        );
+        assert.ok(!wide, `the storefront does not scroll sideways: ${size} ${locale}`);
+        assert.equal(
+          await page.evaluate(
+            () =>
+              [...document.querySelectorAll("button, a, input")].filter(
+                (one) => !(one.innerText || one.getAttribute("aria-label") || one.labels?.length),
+              ).length,
+          ),
+          0,
+          "every control has an accessible name",
+        );
         const name = `${size}-${colorScheme}-${locale.slice(0, 2)}`;
         await picture(page, `shop-${name}`);
         await page.goto(`${cloud.base}/console?sale=${saleId}`);
@@ -352,7 +417,10 @@ test("every page looks right: wide and narrow, light and dark, English and Chine
         await page.waitForSelector('[data-figure="free"]');
         await until("figures", 10, async () => (await page.innerText('[data-figure="free"]')) !== "–");
         await page.waitForTimeout(2500);
-        assert.ok(!(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth)), `nothing is wider than the window: console ${size} ${locale}`);
+        assert.ok(
+          !(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth)),
+          `the console does not scroll sideways: ${size} ${locale}`,
+        );
         await picture(page, `console-${name}`);
         assert.deepEqual(page.problems, []);
         await page.context().close();

@@ -1,13 +1,13 @@
-"""What a function's start and its answers cost, measured in one run beside a minimal function of the same profile (infra/tools/minimal).
+"""Measures the start and the answers of each function beside a minimal one of the same profile (infra/tools/minimal).
 
-Usage: cold_start.py BINARIES LOCAL_CLOUD [STARTS]. Each bootstrap is started over and over, by turns with the others, behind a Runtime API that does nothing but
-hand out events; DynamoDB and SQS are the local cloud's engines behind TLS, with the system's root certificates to be read. Times are of the machine; CPU time is
-the process's own, of all its threads, by the kernel's clock.
+Usage: cold_start.py BINARIES LOCAL_CLOUD [STARTS]. Each bootstrap is started repeatedly, in turn with the others,
+behind a minimal Runtime API that only hands out events. DynamoDB and SQS are the engines of the local cloud behind TLS,
+and the system's root certificates are read. Times depend on the machine. CPU time is that of all threads of the
+process, by the kernel's clock.
 """
 
 import http.server
 import json
-import os
 import pathlib
 import queue
 import shutil
@@ -25,14 +25,14 @@ from local_cloud import ROOT_ACCESS_KEY_ID, LocalCloud, wait_until
 CERTIFICATES = pathlib.Path("crates/providers/src/tests/certificates")
 SYSTEM_ROOTS = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
 WARM = 300
-# More than a run buys, and more than one page of availability (12,288 units): a press meets what it meets in a large sale.
+# More than a run buys, and more than one page of availability (12,288 units), as in a large sale.
 STOCK = 40_000
-# The most that seckill may cost, beside the minimal function.
+# The highest allowed cost of seckill, relative to the minimal function.
 MOST = 1.3
 
 
 class Runtime(http.server.ThreadingHTTPServer):
-    """A Runtime API: hands out events, and tells when it was asked for one."""
+    """A Runtime API that hands out events and records when it is polled."""
 
     daemon_threads = True
 
@@ -53,11 +53,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.server.events.get()
         if body is None:
             return
-        self.reply(200, body, {"Lambda-Runtime-Aws-Request-Id": "1", "Lambda-Runtime-Deadline-Ms": str(int((time.time() + 30) * 1000)),
-                               "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:us-east-1:000000000000:function:f", "Lambda-Runtime-Trace-Id": "Root=1-2-3"})
+        self.reply(
+            200,
+            body,
+            {
+                "Lambda-Runtime-Aws-Request-Id": "1",
+                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + 30) * 1000)),
+                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:us-east-1:000000000000:function:f",
+                "Lambda-Runtime-Trace-Id": "Root=1-2-3",
+            },
+        )
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0)) if "content-length" in self.headers else self.chunks()
+        body = (
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            if "content-length" in self.headers
+            else self.chunks()
+        )
         self.reply(202, b"", {})
         self.server.answers.put((self.path, body))
 
@@ -81,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def tls_before(address: tuple[str, int]) -> int:
-    """A port that speaks TLS and hands everything on."""
+    """Opens a port that terminates TLS and forwards everything to `address`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
     listener = socket.create_server(("127.0.0.1", 0))
@@ -112,13 +124,15 @@ def tls_before(address: tuple[str, int]) -> int:
 
 
 class Process:
-    """A bootstrap that has just been started."""
+    """A newly started bootstrap."""
 
     def __init__(self, program: pathlib.Path, environment: dict) -> None:
         self.runtime = Runtime()
         environment = {**environment, "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self.runtime.server_port}"}
         began = time.monotonic()
-        self.process = subprocess.Popen([program], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [program], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self.init_ms = (self.runtime.polled.get(timeout=20) - began) * 1000
 
     def cpu_ms(self) -> float:
@@ -126,7 +140,7 @@ class Process:
         return time.clock_gettime((~self.process.pid << 3) | 2) * 1000
 
     def invoke(self, event: bytes) -> tuple[str, bytes]:
-        """Returns when the process has answered, and asks for more."""
+        """Returns the answer once the process has polled for the next event."""
         self.runtime.events.put(event)
         answer = self.runtime.answers.get(timeout=20)
         self.runtime.polled.get(timeout=20)
@@ -171,19 +185,38 @@ def main() -> None:
 def measure(cloud: LocalCloud, binaries: pathlib.Path, work: pathlib.Path, starts: int) -> None:
     sale, gone = cloud.sale(STOCK), cloud.sale(1)
     cloud.ask("/seckill", {"saleId": gone, "itemId": "phone", "quantity": 1}, cloud.token("first"))
-    wait_until("it is sold out", lambda: cloud.ask(f"/sales/{gone}")["sales"][0]["items"][0]["availability"] == "SOLD_OUT")
+    wait_until(
+        "the sale is sold out",
+        lambda: cloud.ask(f"/sales/{gone}")["sales"][0]["items"][0]["availability"] == "SOLD_OUT",
+    )
     roots = work / "roots.pem"
     with open(roots, "wb") as file:
         for part in (SYSTEM_ROOTS, CERTIFICATES / "ca.pem"):
             if part.exists():
                 shutil.copyfileobj(open(part, "rb"), file)
     host, port = cloud.endpoint.removeprefix("http://").split(":")
-    common = {"AWS_ENDPOINT_URL": f"https://127.0.0.1:{tls_before((host, int(port)))}", "AWS_REGION": "us-east-1", "AWS_SECRET_ACCESS_KEY": "local",
-              "AWS_SESSION_TOKEN": "local", "SSL_CERT_FILE": str(roots), "AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "256",
-              "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST", "AWS_LAMBDA_LOG_STREAM_NAME": "s", "AWS_LAMBDA_LOG_GROUP_NAME": "g"}
-    functions = {function["binary"]: {**common, **function["environment"], "AWS_ACCESS_KEY_ID": function["accessKeyId"]} for function in cloud.stack["functions"]}
+    common = {
+        "AWS_ENDPOINT_URL": f"https://127.0.0.1:{tls_before((host, int(port)))}",
+        "AWS_REGION": "us-east-1",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_SESSION_TOKEN": "local",
+        "SSL_CERT_FILE": str(roots),
+        "AWS_LAMBDA_FUNCTION_NAME": "f",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "256",
+        "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+        "AWS_LAMBDA_LOG_STREAM_NAME": "s",
+        "AWS_LAMBDA_LOG_GROUP_NAME": "g",
+    }
+    functions = {
+        function["binary"]: {**common, **function["environment"], "AWS_ACCESS_KEY_ID": function["accessKeyId"]}
+        for function in cloud.stack["functions"]
+    }
     minimal = "minimal"
-    functions[minimal] = {**common, "STOCK_TABLE": functions["seckill"]["STOCK_TABLE"], "AWS_ACCESS_KEY_ID": ROOT_ACCESS_KEY_ID}
+    functions[minimal] = {
+        **common,
+        "STOCK_TABLE": functions["seckill"]["STOCK_TABLE"],
+        "AWS_ACCESS_KEY_ID": ROOT_ACCESS_KEY_ID,
+    }
 
     init: dict[str, list[float]] = {name: [] for name in functions}
     first: dict[str, list[float]] = {name: [] for name in (minimal, "seckill")}
@@ -212,9 +245,15 @@ def measure(cloud: LocalCloud, binaries: pathlib.Path, work: pathlib.Path, start
         size = (binaries / name).stat().st_size / 1e6
         cpu = f"{median(first[name]):.1f}" if name in first else ""
         print(f"{name:18}{size:>6.1f}{median(init[name]):>26.1f}{cpu:>36}")
-    print(f"warm, CPU for an answer: a refusal when sold out {median(warm['refusal']):.0f} µs, a purchase {median(warm['purchase']):.0f} µs "
-          f"(3 calls), the minimal function {median(warm['minimal']):.0f} µs (1 call)")
-    ratios = {"start to first poll": median(init["seckill"]) / median(init[minimal]), "CPU to the first answer": median(first["seckill"]) / median(first[minimal])}
+    print(
+        f"warm, CPU per answer: SOLD_OUT {median(warm['refusal']):.0f} µs, "
+        f"purchase {median(warm['purchase']):.0f} µs (3 calls), "
+        f"minimal function {median(warm['minimal']):.0f} µs (1 call)"
+    )
+    ratios = {
+        "start to first poll": median(init["seckill"]) / median(init[minimal]),
+        "CPU to the first answer": median(first["seckill"]) / median(first[minimal]),
+    }
     for what, ratio in ratios.items():
         print(f"seckill, {what}: {ratio:.2f} times the minimal function (at most {MOST})")
     if max(ratios.values()) > MOST:

@@ -1,14 +1,16 @@
 #!/bin/sh
-# Runs the tests of the flows with a second DynamoDB engine beside the local cloud's own: every call goes to both, and the two answers must say the same
-# (tests/second_engine.rs). Once with ministack, once with Amazon's own DynamoDB Local, which the npm package below brings along (its licence lets one use it, not
-# pass it on). `engines.sh ministack` or `engines.sh dynamodb-local` runs one of them.
+# Runs the flow tests with a second DynamoDB engine beside the one of the local cloud: every call goes to both, and the
+# two answers must agree. It runs once with ministack and once with Amazon's DynamoDB Local, which comes in the npm
+# package below (its licence allows using it, not redistributing it). `engines.sh ministack` or
+# `engines.sh dynamodb-local` runs one of them.
 set -eu
 cd "$(dirname "$0")/../../.."
 DYNAMODB_LOCAL=amplify-dynamodb-simulator@2.9.30
 PORT="${PORT:-18921}"
-# Left out, with the reason: what a call costs is counted by the local cloud's engine alone; the crowd, the crashes and the interleavings make the same few calls in hundreds
-# of worlds, each of which would need tables of its own in the other engine.
-TESTS="package(seckill-tests) and binary(flows) and not test(/^(costs|crowd|crashes|money_crashes|interleavings|dependencies)::/)"
+# Excluded: costs, because only the engine of the local cloud counts them; and crowd, crashes and interleavings, because
+# they make the same few calls in hundreds of worlds, each of which would need its own tables in the other engine.
+EXCLUDED="costs|crowd|crashes|money_crashes|interleavings|dependencies"
+TESTS="package(seckill-tests) and binary(flows) and not test(/^($EXCLUDED)::/)"
 
 work=$(mktemp -d)
 server=
@@ -19,7 +21,7 @@ stop() {
 }
 trap 'stop; rm -rf "$work"' EXIT INT TERM
 
-# What an engine needs is here before it is started: the first time that takes longer than one waits for its port.
+# Installs an engine before it is started: the first time this takes longer than the wait for its port.
 install_ministack() { infra/tools/scripts/venv.sh ministack >/dev/null; }
 
 ministack() {
@@ -72,5 +74,5 @@ case ${1:-both} in
         run ministack ministack
         run "Amazon's DynamoDB Local" dynamodb_local
         ;;
-    *) echo "engines.sh [ministack|dynamodb-local]" >&2; exit 1 ;;
+    *) echo "Usage: engines.sh [ministack|dynamodb-local]" >&2; exit 1 ;;
 esac

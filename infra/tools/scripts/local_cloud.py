@@ -1,4 +1,4 @@
-"""The local cloud as a program beside a tool, with a port and data of its own."""
+"""Starts the local cloud for another script, with its own port and data."""
 
 import json
 import pathlib
@@ -9,17 +9,26 @@ import sys
 import time
 import urllib.request
 
-# The key that may do everything (infra/local-cloud/src/iam).
+# The key that has all permissions (infra/local-cloud/src/iam).
 ROOT_ACCESS_KEY_ID = "AKIALOCALROOT0000000"
 
 
 class LocalCloud:
     def __init__(self, program: str, binaries: pathlib.Path, work: pathlib.Path, issuer: bool = False) -> None:
-        """`issuer`: others verify its tokens, so that it has to be known by its own address."""
+        """With `issuer`, others verify its tokens, so its tokens name its own address."""
         self.port = free_port()
         self.issuer = f"http://127.0.0.1:{self.port}"
         self.log = open(work / "local.log", "wb")
-        arguments = [program, "--port", str(self.port), "--data-dir", str(work / "data"), "--binaries", str(binaries), "--no-demo"]
+        arguments = [
+            program,
+            "--port",
+            str(self.port),
+            "--data-dir",
+            str(work / "data"),
+            "--binaries",
+            str(binaries),
+            "--no-demo",
+        ]
         if issuer:
             arguments += ["--parameter", f"JwtIssuer={self.issuer}"]
         self.process = subprocess.Popen(arguments, stdout=self.log, stderr=subprocess.STDOUT)
@@ -47,10 +56,23 @@ class LocalCloud:
         return self.ask("/_local/token", {"sub": who, "scope": scope})["token"]
 
     def sale(self, stock: int) -> str:
-        """A sale of one item that is on."""
+        """Creates an open sale of one item."""
         operator, now = self.token("operator", "seckill/admin"), time.time()
-        item = {"itemId": "phone", "name": "Phone", "price": 69900, "currency": "CNY", "stock": stock, "limitPerBuyer": 1}
-        form = {"name": "Sale", "startsAt": stamp(now - 3600), "endsAt": stamp(now + 86400), "paymentWindowSeconds": 900, "items": [item]}
+        item = {
+            "itemId": "phone",
+            "name": "Phone",
+            "price": 69900,
+            "currency": "CNY",
+            "stock": stock,
+            "limitPerBuyer": 1,
+        }
+        form = {
+            "name": "Sale",
+            "startsAt": stamp(now - 3600),
+            "endsAt": stamp(now + 86400),
+            "paymentWindowSeconds": 900,
+            "items": [item],
+        }
         sale = self.ask("/admin/sales", form, operator)["saleId"]
         self.ask(f"/admin/sales/{sale}/preheat", {}, operator)
         return sale
@@ -74,7 +96,7 @@ def free_port() -> int:
 def wait_until(what: str, done, seconds: float = 30) -> None:
     end = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < end, f"after {seconds} s: {what}"
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
         time.sleep(0.3)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs `cargo nextest` with the arguments given. Installs it first where it is missing: from the registry, into .tools.
+# Runs `cargo nextest` with the given arguments. If it is missing, installs it from crates.io into .tools first.
 set -euo pipefail
 VERSION=0.9.143
 if ! cargo nextest --version >/dev/null 2>&1; then

@@ -1,8 +1,11 @@
-"""The deployment, rehearsed on software that nobody here wrote: template.yaml as it is, through CloudFormation with the SAM transform on ministack, with the real
-zipped bootstraps; then a sale's life over HTTP: created, preheated, bought, ordered, timed out, restocked, paid, refunded, audited.
+"""Rehearses the deployment on ministack, an independent emulator of AWS.
 
-Usage: rehearse.py BINARIES LOCAL_CLOUD MINISTACK. The local cloud stands beside it for what a shop brings along itself: the issuer of tokens, and the
-payment providers (their sandbox). CANNOT below names what this emulator cannot do, each with how that was seen; a difference that is gone fails, too.
+template.yaml is deployed unchanged, through CloudFormation with the SAM transform and with the real zipped bootstraps.
+Then a whole sale runs over HTTP: created, preheated, bought, ordered, timed out, restocked, paid, refunded, audited.
+
+Usage: rehearse.py BINARIES LOCAL_CLOUD MINISTACK. The local cloud provides what a shop brings itself: the issuer of
+tokens, and the payment providers (their sandbox). UNSUPPORTED lists what the emulator cannot do, each with its symptom.
+The run fails if an entry no longer applies.
 """
 
 import contextlib
@@ -30,12 +33,18 @@ from local_cloud import LocalCloud, free_port, stamp, wait_for, wait_until
 
 STACK, BUCKET, REGION = "seckill-rehearsal", "rehearsal", "us-east-1"
 
-# What the emulator cannot do. Each is asked for in the run, so that this list cannot outlive its reasons.
-CANNOT = {
-    "an alarm on metric math": "RefusalsAlarm is CREATE_FAILED: Metrics (metric math) is not supported. The stack is made without this one alarm",
-    "routes of an HTTP API from its OpenAPI body": "CREATE_COMPLETE, and GetRoutes lists none: the rehearsal makes them from the body that the transform wrote",
-    "a number from a parameter": "MaximumConcurrency: !Ref is kept as text, and its poller then fails at every turn ('>=' not supported between 'int' and 'str'): "
-    "the rehearsal sets the same number again",
+# What the emulator cannot do, with its symptom. Each is attempted in the run, so that no entry outlives its reason.
+UNSUPPORTED = {
+    "an alarm on metric math": (
+        "RefusalsAlarm is CREATE_FAILED: Metrics (metric math) is not supported. The stack is created without it"
+    ),
+    "routes of an HTTP API from its OpenAPI body": (
+        "CREATE_COMPLETE, and GetRoutes lists none: the rehearsal creates them from the body that the transform wrote"
+    ),
+    "a number from a parameter": (
+        "MaximumConcurrency: !Ref is kept as text, and the poller fails ('>=' not supported between 'int' and 'str'): "
+        "the rehearsal sets the same number again"
+    ),
 }
 
 
@@ -54,8 +63,8 @@ def main() -> None:
             raise
 
 
-class NotMade(Exception):
-    """A stack was not made; says which resources, and why."""
+class StackFailed(Exception):
+    """A stack could not be created. The argument lists the failed resources with their reasons."""
 
 
 class Emulator:
@@ -63,40 +72,57 @@ class Emulator:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = work / "ministack.log"
-        environment = {**os.environ, "GATEWAY_PORT": str(self.port), "BIND_HOST": "127.0.0.1", "AWS_ENDPOINT_URL": self.url, "IOT_MTLS_ENABLED": "0"}
+        environment = {
+            **os.environ,
+            "GATEWAY_PORT": str(self.port),
+            "BIND_HOST": "127.0.0.1",
+            "AWS_ENDPOINT_URL": self.url,
+            "IOT_MTLS_ENABLED": "0",
+        }
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([program], env=environment, cwd=work, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            self.process = subprocess.Popen(
+                [program], env=environment, cwd=work, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
         wait_for(self.port, self.process, self.log)
 
     def client(self, service: str):
-        return boto3.client(service, endpoint_url=self.url, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+        return boto3.client(
+            service, endpoint_url=self.url, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+        )
 
     def stop(self) -> None:
-        # Its functions are its children: the whole group goes.
+        # Its functions are child processes: stop the whole process group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
-class Door(http.server.ThreadingHTTPServer):
-    """The API under one plain address: the emulator tells APIs apart by the host's name, which a machine need not be able to look up. The payment providers'
-    sandbox is behind the same address: its Stripe sends notices to whoever called it there, as it has no other way to be told a webhook's address."""
+class Proxy(http.server.ThreadingHTTPServer):
+    """Serves the API at one plain address.
+
+    The emulator selects an API by host name, which this machine may not be able to resolve. The sandbox of the payment
+    providers is behind the same address, because its Stripe sends notifications to the address that called it.
+    """
 
     daemon_threads = True
 
     def __init__(self, emulator: Emulator, shop: LocalCloud) -> None:
-        super().__init__(("127.0.0.1", 0), Through)
+        super().__init__(("127.0.0.1", 0), ProxyHandler)
         self.emulator, self.shop, self.api = emulator, shop, ""
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class Through(http.server.BaseHTTPRequestHandler):
+class ProxyHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle_all(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection", "content-length")}
+        headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in ("host", "connection", "content-length")
+        }
         if self.path.startswith("/_sandbox"):
             port, headers["host"] = self.server.shop.port, f"127.0.0.1:{self.server.server_port}"
         else:
@@ -121,31 +147,33 @@ class Through(http.server.BaseHTTPRequestHandler):
 
 
 class Rehearsal:
-    def __init__(self, shop: LocalCloud, emulator: Emulator, binaries: pathlib.Path, ops: pathlib.Path, work: pathlib.Path) -> None:
+    def __init__(
+        self, shop: LocalCloud, emulator: Emulator, binaries: pathlib.Path, ops: pathlib.Path, work: pathlib.Path
+    ) -> None:
         self.shop, self.emulator, self.binaries, self.ops, self.work = shop, emulator, binaries, ops, work
-        self.door = Door(emulator, shop)
+        self.proxy = Proxy(emulator, shop)
         self.seen: set[str] = set()
 
     def run(self) -> None:
         began = time.monotonic()
         self.deploy()
-        say(f"the stack is there after {time.monotonic() - began:.0f} s")
+        say(f"the stack was created after {time.monotonic() - began:.0f} s")
         self.sell_and_time_out()
         self.pay_and_refund()
-        self.look_after()
+        self.reconcile()
         self.operate()
-        self.pages_go()
+        self.empty_web_bucket()
         self.destroy()
-        gone = set(CANNOT) - self.seen
-        assert not gone, f"the emulator can do this now: {sorted(gone)}; take it off the list"
-        for what, evidence in CANNOT.items():
+        gone = set(UNSUPPORTED) - self.seen
+        assert not gone, f"the emulator supports this now: {sorted(gone)}; remove it from UNSUPPORTED"
+        for what, evidence in UNSUPPORTED.items():
             say(f"not rehearsed: {what} ({evidence})")
         say(f"rehearsed in {time.monotonic() - began:.0f} s")
 
     # ── CloudFormation
 
     def template(self) -> dict:
-        """template.yaml with the code's place filled in, which is all that `sam package` changes."""
+        """template.yaml with the location of the code, which is all that `sam package` changes."""
         template = yaml_parse(pathlib.Path("template.yaml").read_text())
         s3 = self.emulator.client("s3")
         s3.create_bucket(Bucket=BUCKET)
@@ -159,37 +187,55 @@ class Rehearsal:
     def deploy(self) -> None:
         template = self.template()
         cloudformation = self.emulator.client("cloudformation")
-        arguments = {"TemplateURL": f"{self.emulator.url}/{BUCKET}/template.yaml", "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]}
+        arguments = {
+            "TemplateURL": f"{self.emulator.url}/{BUCKET}/template.yaml",
+            "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        }
         machine = {"x86_64": "x86_64", "aarch64": "arm64"}[os.uname().machine]
-        given = {"JwtIssuer": self.shop.issuer, "PublicUrl": self.door.url, "Architecture": machine, "TableProtection": "false", "ReconcileConcurrency": "1"}
+        given = {
+            "JwtIssuer": self.shop.issuer,
+            "PublicUrl": self.proxy.url,
+            "Architecture": machine,
+            "TableProtection": "false",
+            "ReconcileConcurrency": "1",
+        }
         arguments["Parameters"] = [{"ParameterKey": key, "ParameterValue": value} for key, value in given.items()]
         try:
             self.create(template, arguments)
-        except NotMade as failed:
+        except StackFailed as failed:
             if not all("metric math" in reason for reason in failed.args[0]):
                 raise
             self.seen.add("an alarm on metric math")
             cloudformation.delete_stack(StackName=STACK)
-            wait_until("what was made is deleted", lambda: self.deleted(cloudformation), 120)
+            wait_until("the failed stack is deleted", lambda: self.deleted(cloudformation), 120)
             template["Resources"].pop("RefusalsAlarm")
             self.create(template, arguments)
         resources = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
-        unmade = [resource["LogicalResourceId"] for resource in resources if resource["ResourceStatus"] != "CREATE_COMPLETE"]
-        assert not unmade, f"not made: {unmade}"
+        unmade = [
+            resource["LogicalResourceId"] for resource in resources if resource["ResourceStatus"] != "CREATE_COMPLETE"
+        ]
+        assert not unmade, f"not created: {unmade}"
         missing = set(template["Resources"]) - {resource["LogicalResourceId"] for resource in resources}
         pages = {name for name, resource in template["Resources"].items() if resource.get("Condition") == "HasWebPages"}
-        assert missing == pages, f"these were left out, or made though the pages are off: {sorted(missing ^ pages)}"
+        assert missing == pages, f"missing, or created although WebPages is off: {sorted(missing ^ pages)}"
         say(f"{len(resources)} resources are CREATE_COMPLETE")
-        self.outputs = {output["OutputKey"]: output["OutputValue"] for output in cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]["Outputs"]}
+        self.outputs = {
+            output["OutputKey"]: output["OutputValue"]
+            for output in cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]["Outputs"]
+        }
         self.physical = {resource["LogicalResourceId"]: resource["PhysicalResourceId"] for resource in resources}
-        self.door.api = self.physical["Api"]
+        self.proxy.api = self.physical["Api"]
         self.numbers()
         self.routes()
         self.rules(arguments)
-        # As an operator does once: the providers' settings.
-        secret = self.shop.client("secretsmanager").get_secret_value(SecretId=self.shop.function("shop")["environment"]["PAYMENT_SECRET_ARN"])["SecretString"]
-        secret = secret.replace(self.shop.issuer, self.door.url)
-        self.emulator.client("secretsmanager").put_secret_value(SecretId=self.outputs["PaymentSecretArn"], SecretString=secret)
+        # An operator does this once: fill in the settings of the providers.
+        secret = self.shop.client("secretsmanager").get_secret_value(
+            SecretId=self.shop.function("shop")["environment"]["PAYMENT_SECRET_ARN"]
+        )["SecretString"]
+        secret = secret.replace(self.shop.issuer, self.proxy.url)
+        self.emulator.client("secretsmanager").put_secret_value(
+            SecretId=self.outputs["PaymentSecretArn"], SecretString=secret
+        )
 
     def create(self, template: dict, arguments: dict) -> None:
         self.emulator.client("s3").put_object(Bucket=BUCKET, Key="template.yaml", Body=yaml_dump(template).encode())
@@ -204,76 +250,125 @@ class Rehearsal:
                 return
             if not status["StackStatus"].endswith("_IN_PROGRESS") or time.monotonic() > end:
                 events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-                failed = [f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason')}" for event in events if "FAILED" in event["ResourceStatus"]]
-                raise NotMade(failed or [f"{name} is {status['StackStatus']}, not {wanted}"])
+                failed = [
+                    f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason')}"
+                    for event in events
+                    if "FAILED" in event["ResourceStatus"]
+                ]
+                raise StackFailed(failed or [f"{name} is {status['StackStatus']}, not {wanted}"])
             time.sleep(1)
 
     def numbers(self) -> None:
-        """The limit of a queue's poller, which comes from a parameter."""
+        """Sets the limit of the queue's poller again, which comes from a parameter."""
         functions = self.emulator.client("lambda")
         for mapping in functions.list_event_source_mappings()["EventSourceMappings"]:
             if limit := mapping.get("ScalingConfig", {}).get("MaximumConcurrency"):
                 time.sleep(3)
-                if "not supported between instances of 'int' and 'str'" in self.emulator.log.read_text(errors="replace"):
+                if "not supported between instances of 'int' and 'str'" in self.emulator.log.read_text(
+                    errors="replace"
+                ):
                     self.seen.add("a number from a parameter")
-                    functions.update_event_source_mapping(UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(limit)})
+                    functions.update_event_source_mapping(
+                        UUID=mapping["UUID"], ScalingConfig={"MaximumConcurrency": int(limit)}
+                    )
 
     def routes(self) -> None:
-        """The API's routes, authorizers and scopes, from the OpenAPI body that SAM's transform wrote."""
+        """Creates the routes, authorizers and scopes from the OpenAPI body that the SAM transform wrote."""
         gateway, api = self.emulator.client("apigatewayv2"), self.physical["Api"]
         if gateway.get_routes(ApiId=api)["Items"]:
             return
         self.seen.add("routes of an HTTP API from its OpenAPI body")
-        processed = self.emulator.client("cloudformation").get_template(StackName=STACK, TemplateStage="Processed")["TemplateBody"]
+        processed = self.emulator.client("cloudformation").get_template(StackName=STACK, TemplateStage="Processed")[
+            "TemplateBody"
+        ]
         processed = processed if isinstance(processed, dict) else yaml_parse(processed)
         body = processed["Resources"]["Api"]["Properties"]["Body"]
         jwt = body["components"]["securitySchemes"]["Token"]["x-amazon-apigateway-authorizer"]
         authorizer = gateway.create_authorizer(
-            ApiId=api, Name="Token", AuthorizerType="JWT", IdentitySource=[jwt["identitySource"]],
-            JwtConfiguration={"Issuer": self.shop.issuer, "Audience": ["seckill"]})["AuthorizerId"]
+            ApiId=api,
+            Name="Token",
+            AuthorizerType="JWT",
+            IdentitySource=[jwt["identitySource"]],
+            JwtConfiguration={"Issuer": self.shop.issuer, "Audience": ["seckill"]},
+        )["AuthorizerId"]
         for path, methods in body["paths"].items():
             for method, operation in methods.items():
                 if "x-amazon-apigateway-integration" not in operation:
                     continue
-                logical = json.dumps(operation["x-amazon-apigateway-integration"]["uri"]).split("${")[-1].split(".Arn")[0]
-                function = self.emulator.client("lambda").get_function(FunctionName=self.physical[logical])["Configuration"]["FunctionArn"]
+                logical = (
+                    json.dumps(operation["x-amazon-apigateway-integration"]["uri"]).split("${")[-1].split(".Arn")[0]
+                )
+                function = self.emulator.client("lambda").get_function(FunctionName=self.physical[logical])[
+                    "Configuration"
+                ]["FunctionArn"]
                 target = gateway.create_integration(
-                    ApiId=api, IntegrationType="AWS_PROXY", PayloadFormatVersion="2.0", IntegrationUri=function)["IntegrationId"]
+                    ApiId=api, IntegrationType="AWS_PROXY", PayloadFormatVersion="2.0", IntegrationUri=function
+                )["IntegrationId"]
                 checked = {}
                 if security := [scheme["Token"] for scheme in operation.get("security", []) if "Token" in scheme]:
-                    checked = {"AuthorizationType": "JWT", "AuthorizerId": authorizer, "AuthorizationScopes": security[0]}
-                gateway.create_route(ApiId=api, RouteKey=f"{method.upper()} {path}", Target=f"integrations/{target}", **checked)
-        say(f"{len(gateway.get_routes(ApiId=api)['Items'])} routes made from the body that the transform wrote")
+                    checked = {
+                        "AuthorizationType": "JWT",
+                        "AuthorizerId": authorizer,
+                        "AuthorizationScopes": security[0],
+                    }
+                gateway.create_route(
+                    ApiId=api, RouteKey=f"{method.upper()} {path}", Target=f"integrations/{target}", **checked
+                )
+        say(f"{len(gateway.get_routes(ApiId=api)['Items'])} routes created from the body that the transform wrote")
 
     def rules(self, arguments: dict) -> None:
-        """What the template forbids to a deployment: its default issuer, and one half of what comes in twos."""
+        """The Rules of the template reject the default issuer, and one of two parameters that belong together."""
         given = {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in arguments["Parameters"]}
         forbidden = {"JwtIssuer": {}}
         for one, other in (("WarmReadUnits", "WarmWriteUnits"), ("ShopQueueUrl", "ShopQueueArn")):
             forbidden[one], forbidden[other] = {**given, other: "5000"}, {**given, one: "5000"}
         for number, (missing, parameters) in enumerate(forbidden.items()):
-            self.refused(f"forbidden-{number}", missing, {**arguments, "Parameters": [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]})
+            self.refused(
+                f"forbidden-{number}",
+                missing,
+                {
+                    **arguments,
+                    "Parameters": [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+                },
+            )
 
     def refused(self, name: str, missing: str, arguments: dict) -> None:
         try:
             self.emulator.client("cloudformation").create_stack(StackName=name, **arguments)
             self.await_stack(name, "CREATE_COMPLETE")
-        except (ClientError, NotMade) as refused:
-            assert missing in str(refused), f"refused for another reason: {refused}"
-            say(f"refused, as the template's Rules ask: {refused}")
+        except (ClientError, StackFailed) as refused:
+            assert missing in str(refused), f"rejected for another reason: {refused}"
+            say(f"rejected by the Rules of the template: {refused}")
             return
-        raise AssertionError(f"a stack without {missing} was made, which the template's Rules forbid")
+        raise AssertionError(f"a stack without {missing} was created, which the Rules of the template forbid")
 
-    def pages_go(self) -> None:
-        """`make destroy` empties the pages' bucket before the stack is deleted. The emulator makes no CloudFront, so the bucket is alone in its stack."""
+    def empty_web_bucket(self) -> None:
+        """`make destroy` empties the bucket of the pages before it deletes the stack.
+
+        The emulator has no CloudFront, so the bucket is alone in its stack.
+        """
         cloudformation, s3, name = self.emulator.client("cloudformation"), self.emulator.client("s3"), f"{STACK}-pages"
-        environment = {**os.environ, "AWS_ENDPOINT_URL": self.emulator.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        environment = {
+            **os.environ,
+            "AWS_ENDPOINT_URL": self.emulator.url,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
 
         def stack(command: str, of: str = name) -> str:
-            return subprocess.run([sys.executable, "infra/tools/scripts/stack.py", command, of], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+            return subprocess.run(
+                [sys.executable, "infra/tools/scripts/stack.py", command, of],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
 
-        assert (stack("status"), stack("web-bucket")) == ("", ""), "there is no such stack yet"
-        cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"WebBucket": {"Type": "AWS::S3::Bucket"}}}))
+        assert (stack("status"), stack("web-bucket")) == ("", ""), "the stack does not exist yet"
+        cloudformation.create_stack(
+            StackName=name, TemplateBody=json.dumps({"Resources": {"WebBucket": {"Type": "AWS::S3::Bucket"}}})
+        )
         self.await_stack(name, "CREATE_COMPLETE")
         assert stack("status") == "CREATE_COMPLETE"
         bucket = stack("web-bucket")
@@ -281,9 +376,9 @@ class Rehearsal:
             s3.put_object(Bucket=bucket, Key=page, Body=b"page")
         stack("empty-web-bucket")
         assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0, f"{bucket} is not empty"
-        assert stack("web-bucket", STACK) == "", "a stack without pages has no bucket of theirs"
+        assert stack("web-bucket", STACK) == "", "a stack without pages has no bucket for them"
         cloudformation.delete_stack(StackName=name)
-        say("the pages' bucket was emptied")
+        say("the bucket of the pages was emptied")
 
     def destroy(self) -> None:
         cloudformation = self.emulator.client("cloudformation")
@@ -292,7 +387,7 @@ class Rehearsal:
         tables = [table for table in self.emulator.client("dynamodb").list_tables()["TableNames"] if STACK in table]
         queues = [queue for queue in self.emulator.client("sqs").list_queues().get("QueueUrls", []) if STACK in queue]
         assert not tables and not queues, f"left behind: {tables} {queues}"
-        say("the stack is deleted, and nothing of it is left")
+        say("the stack is deleted, with everything in it")
 
     @staticmethod
     def deleted(cloudformation) -> bool:
@@ -303,12 +398,14 @@ class Rehearsal:
 
     # ── A sale
 
-    def ask(self, path: str, who: str | None = None, body: dict | None = None, method: str | None = None) -> tuple[int, dict]:
+    def ask(
+        self, path: str, who: str | None = None, body: dict | None = None, method: str | None = None
+    ) -> tuple[int, dict]:
         headers = {"content-type": "application/json"}
         if who:
             headers["authorization"] = f"Bearer {self.shop.token(who, 'seckill/admin' if who == 'operator' else '')}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.door.url + path, data, headers, method=method)
+        request = urllib.request.Request(self.proxy.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=90) as answer:
                 return answer.status, json.loads(answer.read() or b"{}")
@@ -323,8 +420,21 @@ class Rehearsal:
 
     def sale(self, stock: int, window_s: int) -> str:
         now = time.time()
-        item = {"itemId": "phone", "name": "Phone", "price": 69900, "currency": "CNY", "stock": stock, "limitPerBuyer": 1}
-        form = {"name": "Rehearsal", "startsAt": stamp(now - 3600), "endsAt": stamp(now + 86400), "paymentWindowSeconds": window_s, "items": [item]}
+        item = {
+            "itemId": "phone",
+            "name": "Phone",
+            "price": 69900,
+            "currency": "CNY",
+            "stock": stock,
+            "limitPerBuyer": 1,
+        }
+        form = {
+            "name": "Rehearsal",
+            "startsAt": stamp(now - 3600),
+            "endsAt": stamp(now + 86400),
+            "paymentWindowSeconds": window_s,
+            "items": [item],
+        }
         sale = self.must(201, "/admin/sales", "operator", form)["saleId"]
         assert self.must(200, f"/admin/sales/{sale}/preheat", "operator", {})["status"] == "OPEN"
         return sale
@@ -343,8 +453,8 @@ class Rehearsal:
         return found
 
     def sell_and_time_out(self) -> None:
-        assert self.ask("/seckill", None, {})[0] == 401, "no token, no purchase"
-        assert self.ask("/admin/sales", "alice", {})[0] == 403, "no scope, no sale"
+        assert self.ask("/seckill", None, {})[0] == 401, "a purchase needs a token"
+        assert self.ask("/admin/sales", "alice", {})[0] == 403, "creating a sale needs the scope"
         sale = self.sale(2, 20)
         first = self.buys(sale, "alice")
         status, again = self.press(sale, "alice")
@@ -379,11 +489,11 @@ class Rehearsal:
             order = self.buys(sale, buyer)
             payment = self.must(201, f"/orders/{order}/payments", buyer, {"method": method})
             if payment["payUrl"]:
-                # Alipay hears of a payment when its buyer opens the link.
+                # Alipay learns of a payment when the buyer opens the link.
                 urllib.request.urlopen(payment["payUrl"], timeout=30).close()
             self.shop.ask(f"/_sandbox/payments/{payment['paymentId']}", {"action": "pay"})
             self.becomes(order, buyer, "PAID")
-            say(f"paid with {method}: its signed notice came in through the API")
+            say(f"paid with {method}: its signed notification arrived through the API")
         status, _ = self.ask(f"/orders/{order}/refund", buyer, {})
         assert status in (200, 202), status
         self.becomes(order, buyer, "REFUNDED", 90)
@@ -395,38 +505,55 @@ class Rehearsal:
         item = self.must(200, f"/admin/sales/{sale}/audit", "operator")["items"][0]
         assert (item["total"], item["drift"], item["findings"]) == (total, 0, []), item
 
-    def look_after(self) -> None:
-        answer = self.emulator.client("lambda").invoke(FunctionName=self.outputs["ReconcileFunctionName"], Payload=b"{}")
+    def reconcile(self) -> None:
+        answer = self.emulator.client("lambda").invoke(
+            FunctionName=self.outputs["ReconcileFunctionName"], Payload=b"{}"
+        )
         report = json.loads(answer["Payload"].read())
         assert report["drift"] == 0 and not report["findings"], report
         ledger = self.emulator.client("dynamodb").scan(TableName=self.physical["LedgerTable"], Select="COUNT")["Count"]
-        assert ledger >= 10, f"the stock's stream has written {ledger} ledger rows"
+        assert ledger >= 10, f"only {ledger} ledger rows were written from the stream of the stock"
         for name in ("OrdersDeadLettersUrl", "TimeoutDeadLettersUrl", "StockStreamDeadLettersUrl"):
-            count = self.emulator.client("sqs").get_queue_attributes(QueueUrl=self.outputs[name], AttributeNames=["ApproximateNumberOfMessages"])
+            count = self.emulator.client("sqs").get_queue_attributes(
+                QueueUrl=self.outputs[name], AttributeNames=["ApproximateNumberOfMessages"]
+            )
             assert count["Attributes"]["ApproximateNumberOfMessages"] == "0", name
-        say(f"reconciled without a finding; {ledger} ledger rows from the stock's stream; no dead letter")
-
+        say(f"reconciled without a finding; {ledger} ledger rows from the stock's stream; no dead letters")
 
     def operate(self) -> None:
-        """An operator's commands, as `make redrive STAGE=…` and `make audit STAGE=…` run them against a stage."""
+        """Runs the commands of an operator, as `make redrive STAGE=…` and `make audit STAGE=…` do."""
         outputs = self.work / "outputs.json"
-        shown = {**self.outputs, "ApiUrl": self.door.url}
+        shown = {**self.outputs, "ApiUrl": self.proxy.url}
         outputs.write_text(json.dumps([{"OutputKey": key, "OutputValue": value} for key, value in shown.items()]))
-        environment = {**os.environ, "AWS_ENDPOINT_URL": self.emulator.url, "AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        environment = {
+            **os.environ,
+            "AWS_ENDPOINT_URL": self.emulator.url,
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
         environment["ADMIN_TOKEN"] = self.shop.token("operator", "seckill/admin")
 
         def command(*arguments: str) -> str:
-            done = subprocess.run([self.ops, *arguments, "--outputs", outputs], env=environment, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [self.ops, *arguments, "--outputs", outputs],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             assert done.returncode == 0, f"{arguments}: {done.stderr}"
             return done.stdout
 
-        # From a function of a later version: it cannot be handled.
-        self.emulator.client("sqs").send_message(QueueUrl=self.outputs["OrdersQueueUrl"], MessageBody='{"version":99,"orderId":"0"}')
-        wait_until("the letter is shown", lambda: "version 99" in command("dead-letters"))
+        # A message of a later version cannot be handled.
+        self.emulator.client("sqs").send_message(
+            QueueUrl=self.outputs["OrdersQueueUrl"], MessageBody='{"version":99,"orderId":"0"}'
+        )
+        wait_until("the dead letter is shown", lambda: "version 99" in command("dead-letters"))
         assert "sent to the orders queue again" in command("redrive")
-        wait_until("it is back, as it still cannot be handled", lambda: "version 99" in command("dead-letters"))
+        wait_until("it returns, because it still cannot be handled", lambda: "version 99" in command("dead-letters"))
         assert "phone" in command("audit", self.paid_sale)
-        say("an operator's commands work against it: dead letters shown and sent again, a sale audited")
+        say("the commands of an operator work: dead letters shown and redriven, a sale audited")
 
 
 def zipped(binary: pathlib.Path) -> bytes:

@@ -1,10 +1,11 @@
-"""Every function's bootstrap under AWS's own Runtime Interface Emulator, fed the events of tests/events, its answers checked.
+"""Runs the bootstrap of every function under AWS's Runtime Interface Emulator, and checks its answers to tests/events.
 
-Usage: rie.py BINARIES LOCAL_CLOUD, with the folder of the bootstraps and the program of the local cloud. The functions' tables and queues are the
-local cloud's, and so is the permission check: each bootstrap signs with its function's own key. The emulator is the one that AWS SAM brings along.
+Usage: rie.py BINARIES LOCAL_CLOUD, with the folder of the bootstraps and the program of the local cloud. Tables and
+queues are those of the local cloud, and so is the permission check: each bootstrap signs with the key of its function.
+The emulator is the one that comes with AWS SAM.
 
-The events are played as one sale's life, so that each one meets what it is about: the sample's sale and order are replaced by those that the answers
-before named. Nothing else of an event is changed, except where a step says so.
+The events are played as one sale, so that each finds what it needs: the sale and the order of the samples are replaced
+by those in earlier answers. Nothing else in an event is changed, except where a step says so.
 """
 
 import base64
@@ -45,7 +46,7 @@ class Emulated:
         self.name = function["binary"]
         folder = work / self.name
         folder.mkdir()
-        # Lambda starts a file of this name.
+        # Lambda starts a file with this name.
         (folder / "bootstrap").symlink_to(binaries / self.name)
         self.port, runtime_port = free_port(), free_port()
         self.log = folder / "log"
@@ -63,12 +64,16 @@ class Emulated:
         }
         arguments = [
             str(emulator()),
-            "--runtime-interface-emulator-address", f"127.0.0.1:{self.port}",
-            "--runtime-api-address", f"127.0.0.1:{runtime_port}",
+            "--runtime-interface-emulator-address",
+            f"127.0.0.1:{self.port}",
+            "--runtime-api-address",
+            f"127.0.0.1:{runtime_port}",
             "./bootstrap",
         ]
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(arguments, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            self.process = subprocess.Popen(
+                arguments, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
         wait_for(self.port, self.process, self.log)
 
     def invoke(self, event: str):
@@ -77,13 +82,13 @@ class Emulated:
             return json.loads(answer.read())
 
     def stop(self) -> None:
-        # The emulator leaves its bootstrap behind: the whole group goes.
+        # The emulator does not stop its bootstrap: stop the whole process group.
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 class Life:
-    """The events, in the order of a sale's life."""
+    """Plays the events in the order of a sale."""
 
     def __init__(self, cloud: LocalCloud, binaries: pathlib.Path, work: pathlib.Path) -> None:
         self.cloud = cloud
@@ -100,7 +105,7 @@ class Life:
             self.set_up()
             self.buy_and_pay()
             self.buy_and_cancel()
-            self.look_after()
+            self.reconcile_and_audit()
             self.push()
         except BaseException:
             for function in self.functions.values():
@@ -131,33 +136,46 @@ class Life:
         expect(self.http("seckill", 202)["orderId"], order["orderId"])
         self.replaced[SAMPLE_ORDER] = order["orderId"]
         expect(self.event("order-consumer"), {"batchItemFailures": []})
-        queue = next(name for name in self.cloud.ask("/_local/stack")["live"]["queues"] if name.endswith("OrdersDeadLetters"))
+        queue = next(
+            name for name in self.cloud.ask("/_local/stack")["live"]["queues"] if name.endswith("OrdersDeadLetters")
+        )
         expect(self.cloud.ask("/_local/stack")["live"]["queues"][queue]["visible"], 1)
-        wait_until("the order waits for its payment", lambda: self.http("shop-orders", 200)["orders"][0]["status"] == "PENDING_PAYMENT")
-        # The samples' notices are signed with keys that are not this shop's: each provider is told so in its own way.
-        for provider, status, words in (("alipay", 400, "fail"), ("wechat", 401, "FAIL"), ("wechat-v2", 400, "FAIL"), ("stripe", 400, "false")):
+        wait_until(
+            "the order waits for its payment",
+            lambda: self.http("shop-orders", 200)["orders"][0]["status"] == "PENDING_PAYMENT",
+        )
+        # The sample notifications are signed with other keys, so they are rejected, in the format of each provider.
+        for provider, status, words in (
+            ("alipay", 400, "fail"),
+            ("wechat", 401, "FAIL"),
+            ("wechat-v2", 400, "FAIL"),
+            ("stripe", 400, "false"),
+        ):
             said = self.raw(f"payment-notify-{provider}")
             assert said["statusCode"] == status and words in said["body"], said
         expect(self.http("shop-orders", 200)["orders"][0]["status"], "PENDING_PAYMENT")
-        # Stripe's signature is a plain HMAC, so the sample can be signed with this shop's own secret: a genuine notice.
+        # Stripe signs with an HMAC, so the sample can be signed with the secret of this shop: a genuine notification.
         payment = self.http("shop-payment", 201, {"wechat": "stripe"})
         expect((payment["amount"], payment["paymentId"]), (69900, order["orderId"] + "0"))
         expect(self.raw("payment-notify-stripe", sign=self.stripe_secret())["statusCode"], 200)
         expect(self.http("shop-orders", 200)["orders"][0]["status"], "PAID")
-        # The sandbox's Stripe knows of no such payment, so the money is still to go back: reconcile goes on asking.
+        # The sandbox's Stripe does not know this payment, so the refund stays open, and reconcile keeps retrying.
         expect(self.http("shop-refund", 202)["status"], "REFUNDING")
 
     def buy_and_cancel(self) -> None:
-        # Another buyer; the first one's order is paid.
+        # Another buyer, because the order of the first is paid.
         other = {'"ann"': '"bob"', "7f9c2ba4": "00000000", '\\"ann\\"': '\\"bob\\"'}
         order = self.http("seckill", 202, other)
         self.replaced[SAMPLE_ORDER] = order["orderId"]
-        wait_until("the order is there", lambda: self.http("shop-orders", 200, other)["orders"][0]["status"] == "PENDING_PAYMENT")
+        wait_until(
+            "the order is there",
+            lambda: self.http("shop-orders", 200, other)["orders"][0]["status"] == "PENDING_PAYMENT",
+        )
         cancelled = self.http("shop-cancel", 200, other)
         expect((cancelled["status"], cancelled["reason"]), ("CLOSED", "CANCELLED"))
         expect(self.event("timeout-check"), {"orderId": order["orderId"], "status": "CLOSED"})
 
-    def look_after(self) -> None:
+    def reconcile_and_audit(self) -> None:
         expect(self.event("availability"), {"batchItemFailures": []})
         report = self.event("reconcile")
         expect((report["sales"], report["drift"]), (1, 0))

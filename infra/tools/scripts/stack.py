@@ -1,7 +1,12 @@
-"""What stage.sh asks about a stack, and SAM's command line does not tell. The region and the credentials are those that the AWS tools find.
+"""Answers what stage.sh needs to know about a stack and the SAM CLI does not tell.
 
-Usage: stack.py status STACK (prints its status), stack.py web-bucket STACK (prints the name of the pages' bucket), stack.py empty-web-bucket STACK (deletes what is in
-it: CloudFormation deletes no bucket that has something in it). Nothing is printed, and nothing done, where there is no such stack or bucket.
+Usage:
+  stack.py status STACK            prints the status of the stack
+  stack.py web-bucket STACK        prints the name of the bucket of the pages
+  stack.py empty-web-bucket STACK  deletes its contents, because CloudFormation deletes only empty buckets
+
+Without such a stack or bucket it prints nothing and does nothing. The region and the credentials are those of the
+AWS tools on this machine.
 """
 
 import sys
@@ -9,7 +14,7 @@ import sys
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-# The pages' bucket in template.yaml.
+# The bucket of the pages in template.yaml.
 BUCKET = "WebBucket"
 
 
@@ -25,7 +30,7 @@ def status(stack: str) -> str:
 def web_bucket(stack: str) -> str:
     if not status(stack):
         return ""
-    # Not describe_stack_resources, which tells of the first hundred only.
+    # describe_stack_resources would return only the first hundred.
     for page in boto3.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack):
         for resource in page["StackResourceSummaries"]:
             if resource["LogicalResourceId"] == BUCKET and resource["ResourceStatus"] != "DELETE_COMPLETE":
@@ -41,13 +46,13 @@ def empty_web_bucket(stack: str) -> None:
 def main() -> None:
     commands = {"status": status, "web-bucket": web_bucket, "empty-web-bucket": empty_web_bucket}
     if len(sys.argv) != 3 or sys.argv[1] not in commands:
-        sys.exit(f"stack.py {'|'.join(commands)} STACK")
+        sys.exit(f"Usage: stack.py {'|'.join(commands)} STACK")
     try:
-        told = commands[sys.argv[1]](sys.argv[2])
+        answer = commands[sys.argv[1]](sys.argv[2])
     except (BotoCoreError, ClientError) as error:
         sys.exit(f"AWS: {error}")
-    if told:
-        print(told)
+    if answer:
+        print(answer)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Python tools of infra/tools/scripts/NAME.txt into .venv/NAME, unless they are there, and prints that folder. Each list has a folder of its own:
-# together they ask for versions that exclude each other.
+# Installs the Python tools listed in infra/tools/scripts/NAME.txt into .venv/NAME, unless they are there already, and
+# prints that folder. Each list has a folder of its own, because their versions conflict.
 set -eu
 cd "$(dirname "$0")/../../.."
 list=infra/tools/scripts/$1.txt
