@@ -9,10 +9,10 @@ use flows::refund::{Refund, refund};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sandbox::Mood;
 use local_cloud::wire::Fault;
-use serde_json::Value;
-use store::Names;
 use testkit::paying::PROVIDERS;
 use testkit::world::World;
+use serde_json::Value;
+use store::Names;
 
 use crate::door::{Door, at_the_door, payment, payment_secret, signed};
 

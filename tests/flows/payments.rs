@@ -296,10 +296,7 @@ async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
             let refused = world.asks_to_pay(&order, method, 0).await;
             // Alipay's page is a signed link: nobody is asked.
             if method != Method::Alipay || refused.is_err() {
-                assert!(
-                    matches!(refused, Err(NotStarted::FlowError(FlowError::Provider { .. }))),
-                    "{mood:?} {refused:?}"
-                );
+                assert!(matches!(refused, Err(NotStarted::FlowError(FlowError::Provider { .. }))), "{mood:?} {refused:?}");
             }
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
             let started = world.starts(&order, method, 0).await;

@@ -5,10 +5,9 @@
 
 pub mod audit;
 pub mod availability;
-pub mod bucket_picker;
 mod cache;
 pub mod close;
-mod close_at_provider;
+pub mod bucket_picker;
 pub mod just_now;
 pub mod limits;
 pub mod live;
@@ -21,6 +20,7 @@ pub mod refund;
 pub mod sales;
 pub mod set_up;
 pub mod settle;
+mod close_at_provider;
 pub mod start_payment;
 pub mod stock;
 pub mod stock_moved;

@@ -11,9 +11,9 @@ use local_cloud::clock::Clock;
 use local_cloud::engine::Service;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::wire::{Fault, Replica, Wire};
-use store::Store;
 use testkit::scheduler::{Turns, act};
 use testkit::world::{START_MS, World, engines, form, names};
+use store::Store;
 
 use crate::actors::{Actor, Life, Payment, name};
 use crate::check::{self, Watch};
