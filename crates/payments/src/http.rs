@@ -11,7 +11,7 @@ pub struct Headers(Vec<(String, String)>);
 const MAX_HEADER: usize = 2048;
 
 impl Headers {
-    /// The value of a header that occurs exactly once and is not longer than [`MAX_HEADER`].
+    /// The value of a header that occurs exactly once and is not too long.
     pub fn one(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
         match (found.next(), found.next()) {

@@ -5,8 +5,8 @@
 //! then reads it. So the same code runs in a function, in a test and in a simulation.
 //!
 //! What this crate promises:
-//! - No input makes it panic, and every input has a limit on its size: [`MAX_NOTICE`] for a notice. The caller who opens
-//!   the connection limits an answer (`MAX_ANSWER_BYTES` in the crate `providers`).
+//! - No input makes it panic, and every input has a limit on its size: [`MAX_NOTICE`] for a notice. The caller who
+//!   opens the connection limits an answer (`MAX_ANSWER_BYTES` in the crate `providers`).
 //! - Only a verified answer or a verified notice makes it say that something is paid, closed, missing or refunded. One
 //!   exception: WeChat Pay v2 encrypts the notice of a refund but does not sign it; see [`Outcome::Refunded`].
 //! - Money is an integer in minor units. Alipay's decimal text is converted exactly.

@@ -7,9 +7,9 @@ use domain::payment::Method;
 use crate::provider::{FromSettings, PaymentProvider, ReturnPage};
 use crate::shared::crypto::SettingsError;
 
-/// Makes [`Kind`] from lines of the form `Variant(implementation) = method;`. Everything that depends on which provider
-/// it is follows from the line: the name in URLs and in the payment secret (it is the method's), the method of an order,
-/// and how the provider is built from its settings.
+/// Makes [`Kind`] from lines of the form `Variant(implementation) = method;`. Everything that depends on which
+/// provider it is follows from the line: the name in URLs and in the payment secret (it is the method's), the method
+/// of an order, and how the provider is built from its settings.
 macro_rules! providers {
     ($($(#[$attribute:meta])* $kind:ident($implementation:ty) = $method:path;)+) => {
         /// Identifies a payment provider.

@@ -20,8 +20,8 @@ impl Subject {
     /// The order type that a payment of this system carries in its attach field or metadata.
     pub(crate) const FLASH_SALE: &'static str = "2";
 
-    /// Reads the payment's number and the order type from its attach field or metadata. A payment without an order type is
-    /// recognised by its number: the numbers of this system have a form of their own.
+    /// Reads the payment's number and the order type from its attach field or metadata. A payment without an order
+    /// type is recognised by its number: the numbers of this system have a form of their own.
     pub(crate) fn of(number: &str, order_type: Option<&str>) -> Option<Self> {
         let ordinary = || {
             let allowed = |byte: u8| byte.is_ascii_graphic();
@@ -41,8 +41,8 @@ impl Subject {
 pub enum Outcome {
     /// The notice has a transaction.
     Paid,
-    /// The payment failed. At WeChat Pay the same QR code could still be paid, so the payment is closed like any other that
-    /// is not paid.
+    /// The payment failed. At WeChat Pay the same QR code could still be paid, so the payment is closed like any
+    /// other that is not paid.
     Failed,
     /// It was closed without being paid.
     Closed,
@@ -55,7 +55,8 @@ pub enum Outcome {
     Other(String),
 }
 
-/// A notice that was verified: the signature over its raw bytes, its age, and the ids of the merchant and the application.
+/// A notice that was verified: the signature over its raw bytes, its age, and the ids of the merchant and the
+/// application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub provider: Kind,

@@ -121,8 +121,8 @@ pub enum PaymentStatus {
 pub enum ProviderCloseAnswer {
     /// It can no longer be paid.
     Closed,
-    /// There is nothing to close: it was never started there or, at Alipay, its QR code was never scanned. This counts as
-    /// closed.
+    /// There is nothing to close: it was never started there or, at Alipay, its QR code was never scanned. This
+    /// counts as closed.
     NothingThere,
     /// It was paid before it could be closed. A query tells the details.
     AlreadyPaid,
@@ -160,9 +160,9 @@ impl RefundNumber {
         ((1..=64).contains(&text.len()) && text.bytes().all(allowed)).then_some(Self(text))
     }
 
-    /// The only refund of a payment, which is always a refund of the whole amount. The number depends on the transaction,
-    /// because a provider accepts each refund number once: if one payment number is paid twice, both payments can still
-    /// be refunded.
+    /// The only refund of a payment, which is always a refund of the whole amount. The number depends on the
+    /// transaction, because a provider accepts each refund number once: if one payment number is paid twice, both
+    /// payments can still be refunded.
     pub fn of(payment: &PaymentNumber, transaction: &str) -> Self {
         let suffix: Vec<u8> = digest(&SHA256, transaction.as_bytes()).as_ref().iter().take(4).copied().collect();
         Self(format!("{payment}R{}", hex(&suffix)))

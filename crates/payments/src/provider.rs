@@ -103,8 +103,8 @@ pub trait PaymentProvider: fmt::Debug + Send + Sync {
         HttpAnswer { status: 503, ..self.refusal(&NoticeError::Malformed("")) }
     }
 
-    /// Verifies the query with which a buyer's browser returns, and tells which payment it is about. This is for display
-    /// only and never settles an order. Only a provider with [`ReturnPage::Signed`] implements it.
+    /// Verifies the query with which a buyer's browser returns, and tells which payment it is about. This is for
+    /// display only and never settles an order. Only a provider with [`ReturnPage::Signed`] implements it.
     fn read_return(&self, _query: &str) -> Result<Subject, NoticeError> {
         Err(NoticeError::NotOurs("a return page that is not signed".to_owned()))
     }

@@ -47,8 +47,8 @@ fn unavailable(error: &(dyn Error + 'static)) -> ProviderError {
 /// The most causes of an error that its text names.
 const MAX_REASONS: usize = 8;
 
-/// An error with its causes: "io error: client error (Connect): … refused". Unlike the `Debug` output of these errors, the
-/// text never contains the URL, a header or a body.
+/// An error with its causes: "io error: client error (Connect): … refused". Unlike the `Debug` output of these
+/// errors, the text never contains the URL, a header or a body.
 pub(crate) fn reasons(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -29,17 +29,17 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 256 * 1024;
 /// How long connecting may take: several round trips to the other side of the world.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a whole call may take, from connecting to the end of the answer. A buyer waits for it, and API Gateway waits 30 s
-/// for a function that may make three calls (it closes and queries another payment, and creates this one). A provider that
-/// takes longer is called again later.
+/// How long a whole call may take, from connecting to the end of the answer. A buyer waits for it, and API Gateway
+/// waits 30 s for a function that may make three calls (it closes and queries another payment, and creates this one).
+/// A provider that takes longer is called again later.
 const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long an idle connection is kept. Providers and the routers in between close idle connections after about a minute, and
-/// a frozen environment does not notice.
+/// How long an idle connection is kept. Providers and the routers in between close idle connections after about a
+/// minute, and a frozen environment does not notice.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How many idle connections to one provider are kept. An environment handles one request at a time, but a batch may close
-/// several payments at once.
+/// How many idle connections to one provider are kept. An environment handles one request at a time, but a batch may
+/// close several payments at once.
 const IDLE_CONNECTIONS: usize = 4;
 
 /// The connection of the deployed functions to the providers.
@@ -132,8 +132,8 @@ impl Connection {
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        // Yielding lets the runtime poll its sockets. It then notices a connection that was closed while the environment was
-        // frozen, and does not reuse it.
+        // Yielding lets the runtime poll its sockets. It then notices a connection that was closed while the
+        // environment was frozen, and does not reuse it.
         tokio::task::yield_now().await;
         let answer = if request.uri().scheme_str() == Some("http") {
             self.0.plain.get_or_init(|| client(self.0.tcp())).request(request).await

@@ -2,8 +2,8 @@
 //!
 //! What this crate promises:
 //! - A function that never calls a provider reads no secret and loads no certificate.
-//! - Bad settings of one provider affect that provider only. If the secret cannot be read again, the previous settings stay
-//!   in use.
+//! - Bad settings of one provider affect that provider only. If the secret cannot be read again, the previous
+//!   settings stay in use.
 //! - If an answer does not arrive completely (no connection, too slow, too long, a server error), the result is
 //!   [`ProviderError::Unavailable`]: it is not known whether the call took effect.
 //! - There are no retries here. The steps of a flow are idempotent, and the flow repeats a whole step.
@@ -36,8 +36,8 @@ pub enum Trouble {
     /// The secret has no entry for this provider, or there is no secret.
     #[error("{0} is not configured: the payment providers' secret has no settings for it")]
     NotConfigured(Kind),
-    /// The secret cannot be read, or its entry for this provider cannot be used. The text tells what to do and contains nothing
-    /// of the secret.
+    /// The secret cannot be read, or its entry for this provider cannot be used. The text tells what to do and
+    /// contains nothing of the secret.
     #[error("{0}")]
     Settings(String),
     /// The provider gave no usable answer, or does not support the call.
@@ -46,8 +46,8 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the same call may succeed later: settings can be corrected, and a call without a clear answer can be repeated. A
-    /// refusal is final.
+    /// Whether the same call may succeed later: settings can be corrected, and a call without a clear answer can be
+    /// repeated. A refusal is final.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Settings(_) | Self::Provider(ProviderError::Unavailable(_) | ProviderError::Untrusted(_)) => true,
@@ -75,9 +75,9 @@ impl fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// `secret` is the ARN or the name of a secret that holds a JSON object with one entry for each provider, by its name:
-    /// `{"alipay": {…}, "stripe": {…}}`. Without a secret, nothing is configured. Calls use `transport`, except those that
-    /// must present a client certificate over TLS.
+    /// `secret` is the ARN or the name of a secret that holds a JSON object with one entry for each provider, by its
+    /// name: `{"alipay": {…}, "stripe": {…}}`. Without a secret, nothing is configured. Calls use `transport`,
+    /// except those that must present a client certificate over TLS.
     pub fn new(config: &SdkConfig, secret: Option<String>, transport: SharedHttpConnector, random: Random) -> Self {
         Self(Arc::new(Inner { settings: Settings::new(config, secret), transport, random }))
     }
@@ -106,9 +106,9 @@ impl Providers {
         Ok(self.configuration(kind, now).await?.provider.clone())
     }
 
-    /// Reads the secret before it is due. A notice with an unknown key or a wrong signature may mean that a key was just
-    /// rotated. Anyone can send such a notice, so this reads at most once a minute. Returns whether the settings have changed,
-    /// so that it is worth verifying the notice again.
+    /// Reads the secret before it is due. A notice with an unknown key or a wrong signature may mean that a key was
+    /// just rotated. Anyone can send such a notice, so this reads at most once a minute. Returns whether the settings
+    /// have changed, so that it is worth verifying the notice again.
     pub async fn renew(&self, now: Timestamp) -> bool {
         self.0.settings.renew(now).await
     }
@@ -159,7 +159,8 @@ impl Providers {
         Nonce::new((self.0.random)())
     }
 
-    /// Uses the connection with the client certificate if the call needs it and goes over TLS, and `transport` otherwise.
+    /// Uses the connection with the client certificate if the call needs it and goes over TLS, and `transport`
+    /// otherwise.
     async fn send(&self, it: &Configured, call: HttpCall) -> Result<HttpAnswer, Trouble> {
         let certified = it.certified.as_ref().filter(|_| call.client_certificate && call.url.starts_with("https://"));
         Ok(calls::send(certified.unwrap_or(&self.0.transport), call).await?)

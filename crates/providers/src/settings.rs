@@ -69,8 +69,8 @@ impl Settings {
         Self { source, known: Mutex::default(), reading: tokio::sync::Mutex::default() }
     }
 
-    /// The settings in use. Concurrent callers share one read, and while it is in flight, callers use the previous settings if
-    /// there are any.
+    /// The settings in use. Concurrent callers share one read, and while it is in flight, callers use the previous
+    /// settings if there are any.
     pub(crate) async fn current(&self, now: Timestamp) -> Result<Arc<Table>, Trouble> {
         let Some(source) = &self.source else { return Ok(Arc::default()) };
         let due = |known: &Known| now >= known.try_again_at;
@@ -90,8 +90,8 @@ impl Settings {
         }
     }
 
-    /// Reads the secret before it is due, unless it was read recently or is being read. Returns whether the settings have
-    /// changed.
+    /// Reads the secret before it is due, unless it was read recently or is being read. Returns whether the settings
+    /// have changed.
     pub(crate) async fn renew(&self, now: Timestamp) -> bool {
         let (Some(source), Ok(_reading)) = (&self.source, self.reading.try_lock()) else { return false };
         let old = self.known();

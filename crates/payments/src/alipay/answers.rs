@@ -58,7 +58,8 @@ impl Alipay {
         match sign {
             Some(sign) if self.alipay.verify(raw.as_bytes(), &sign) => {}
             Some(_) => return Err(ProviderError::Untrusted("its signature is wrong")),
-            // Alipay does not sign the refusal of a request whose signature it does not accept. Nothing follows from it.
+            // Alipay does not sign the refusal of a request whose signature it does not accept. Nothing follows from
+            // it.
             None if body.code.starts_with('4') => return Err(refused(body)),
             None => return Err(ProviderError::Untrusted("it is not signed")),
         }

@@ -1,5 +1,5 @@
-//! Form bodies and queries (`a=1&b=2`), read strictly. A lenient reader would give two different bodies the same meaning,
-//! and a signature could not tell them apart.
+//! Form bodies and queries (`a=1&b=2`), read strictly. A lenient reader would give two different bodies the same
+//! meaning, and a signature could not tell them apart.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,8 @@ pub(crate) fn write<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item 
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-/// The text that is signed: `a=1&b=2`, sorted by name, nothing escaped, without empty values and the names in `without`.
+/// The text that is signed: `a=1&b=2`, sorted by name, nothing escaped, without empty values and the names in
+/// `without`.
 pub(crate) fn signed_text(fields: &Fields, without: &[&str]) -> String {
     let pairs = fields.iter().filter(|(name, value)| !value.is_empty() && !without.contains(&name.as_str()));
     pairs.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")

@@ -1,7 +1,8 @@
 //! The XML of WeChat Pay v2: one element that contains `<name>value</name>` elements, and nothing else.
 //!
-//! Declarations, DTDs, processing instructions, comments, attributes, nested elements, repeated names and entities other
-//! than the five predefined ones are refused, so a document cannot make the reader fetch, expand or overlook anything.
+//! Declarations, DTDs, processing instructions, comments, attributes, nested elements, repeated names and entities
+//! other than the five predefined ones are refused, so a document cannot make the reader fetch, expand or overlook
+//! anything.
 
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
@@ -67,8 +68,8 @@ fn value(reader: &mut Reader<&[u8]>) -> Option<String> {
     }
 }
 
-/// Writes fields into an element `root`. Control characters are left out, because XML cannot carry them unchanged; only the
-/// line feed stays.
+/// Writes fields into an element `root`. Control characters are left out, because XML cannot carry them unchanged;
+/// only the line feed stays.
 pub(crate) fn write(root: &str, fields: &Fields) -> String {
     let element = |(name, value): (&String, &String)| {
         let value: String = value.chars().filter(|c| !c.is_control() || *c == '\n').collect();
@@ -88,7 +89,8 @@ mod tests {
 
     #[test]
     fn fields_are_read() {
-        let text = "<xml>\n <a><![CDATA[1 < 2]]></a><b>x&amp;y &lt;&gt;&quot;&apos;</b>\n<c/><d></d><e>1<![CDATA[2]]></e>\n</xml>\n";
+        let text = "<xml>\n <a><![CDATA[1 < 2]]></a><b>x&amp;y &lt;&gt;&quot;&apos;</b>\n\
+                    <c/><d></d><e>1<![CDATA[2]]></e>\n</xml>\n";
         let fields = [("a", "1 < 2"), ("b", "x&y <>\"'"), ("c", ""), ("d", ""), ("e", "12")];
         assert_eq!(read_text(text), Some(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()));
     }

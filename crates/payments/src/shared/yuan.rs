@@ -1,5 +1,5 @@
-//! Alipay writes money as a decimal text in yuan (`69.99`); this system counts integer fen. The conversion works on digits
-//! and never uses floating-point numbers.
+//! Alipay writes money as a decimal text in yuan (`69.99`); this system counts integer fen. The conversion works on
+//! digits and never uses floating-point numbers.
 
 /// The largest amount of one payment at Alipay: 100,000,000.00 yuan.
 pub(crate) const MAX_FEN: i64 = 10_000_000_000;
@@ -11,7 +11,8 @@ pub(crate) fn from_fen(fen: i64) -> String {
     format!("{sign}{}.{:02}", fen / 100, fen % 100)
 }
 
-/// `69.99`, `69.9` or `69` → fen, at most [`MAX_FEN`]. Signs, exponents, blanks, leading zeros and third decimals are refused.
+/// `69.99`, `69.9` or `69` → fen, at most [`MAX_FEN`]. Signs, exponents, blanks, leading zeros and third decimals
+/// are refused.
 pub(crate) fn to_fen(text: &str) -> Option<i64> {
     let (yuan, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

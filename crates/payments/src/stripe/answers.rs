@@ -12,8 +12,8 @@ use crate::payment::{
 };
 use crate::shared::checks;
 
-/// What a 404 means. Stripe chose the session's id itself and never deletes a session, so the key must belong to another
-/// account or to the other mode. Whether the session was paid is not known.
+/// What a 404 means. Stripe chose the session's id itself and never deletes a session, so the key must belong to
+/// another account or to the other mode. Whether the session was paid is not known.
 const NO_SUCH_SESSION: &str = "no such session: does the key belong to another account?";
 
 /// A Checkout session, in answers and in events.
@@ -184,8 +184,8 @@ impl Stripe {
         Ok(match (session.status.as_deref(), session.payment_status.as_deref()) {
             (Some("complete"), Some("paid")) if refunded => PaymentStatus::Refunded(paid()?),
             (Some("complete"), Some("paid")) => PaymentStatus::Paid(paid()?),
-            // The buyer has confirmed and the bank has not answered yet. If the bank refuses, Stripe waits for another payment
-            // method, but the page of a complete session does not offer one: no money can come.
+            // The buyer has confirmed and the bank has not answered yet. If the bank refuses, Stripe waits for
+            // another payment method, but the page of a complete session does not offer one: no money can come.
             (Some("complete"), Some("unpaid")) => match session.payment_intent.as_ref().and_then(Expandable::status) {
                 Some("requires_payment_method" | "canceled") => PaymentStatus::Closed,
                 _ => PaymentStatus::Processing,
@@ -219,8 +219,8 @@ impl Stripe {
             Ok(made) if made.payment_intent.as_deref() == Some(&refund.transaction) => Ok(refund_status(&made)),
             Ok(_) => Err(ProviderError::Untrusted("it is about another payment")),
             Err(refusal) if refusal.error.code.as_deref() == Some("charge_already_refunded") => {
-                // The whole payment was refunded, perhaps by another refund. If this refund is of the whole amount, nothing
-                // remains to be done; a query, which looks for this refund's own number, would never tell.
+                // The whole payment was refunded, perhaps by another refund. If this refund is of the whole amount,
+                // nothing remains to be done; a query, which looks for this refund's own number, would never tell.
                 Ok(if refund.amount == refund.total { Refunding::Refunded } else { Refunding::Processing })
             }
             Err(refusal) => Err(refusal.into()),

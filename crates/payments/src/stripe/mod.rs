@@ -1,7 +1,7 @@
 //! Stripe Checkout.
 //!
-//! Stripe counts amounts in minor units, as this system does, also for currencies without decimals: 500 is ¥500 in JPY and
-//! $5.00 in USD. A currency that Stripe counts in other units than its minor ones is refused, not converted.
+//! Stripe counts amounts in minor units, as this system does, also for currencies without decimals: 500 is ¥500 in
+//! JPY and $5.00 in USD. A currency that Stripe counts in other units than its minor ones is refused, not converted.
 //!
 //! A session lives for at least 30 minutes, which is longer than most payment windows. Closing a payment expires it.
 
@@ -29,8 +29,8 @@ use crate::shared::{checks, form};
 const MAX_AMOUNT: i64 = 99_999_999;
 /// The longest product name, in bytes.
 const MAX_TITLE: usize = 250;
-/// A session ends this long after the payment deadline. It so lasts for the 30 minutes that Stripe requires, even if the
-/// buyer starts just before the deadline, and a repeated request has the same end.
+/// A session ends this long after the payment deadline. So it lasts for the 30 minutes that Stripe requires, even if
+/// the buyer starts just before the deadline, and a repeated request has the same end.
 const SESSION_AFTER_DEADLINE: SignedDuration = SignedDuration::from_mins(31);
 /// Stripe's longest session.
 const MAX_SESSION: SignedDuration = SignedDuration::from_hours(24);

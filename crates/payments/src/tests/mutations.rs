@@ -1,5 +1,6 @@
-//! Thousands of altered notices and answers, from a seeded generator. None of them is accepted as a payment. An alteration
-//! that changes neither a signed value nor the signature (a blank between XML elements, `%2f` for `%2F`) does not count.
+//! Thousands of altered notices and answers, from a seeded generator. None of them is accepted as a payment. An
+//! alteration that changes neither a signed value nor the signature (a blank between XML elements, `%2f` for `%2F`)
+//! does not count.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! A fifth provider, which exists only in the tests of this crate. It shows all that a provider takes: this file, one line
-//! in `list.rs`, and its side of the sandbox (`Side`, below). The tests that loop over `Kind::ALL` run on it unchanged.
+//! A fifth provider, which exists only in the tests of this crate. It shows all that a provider takes: this file, one
+//! line in `list.rs`, and its side of the sandbox (`Side`, below). The tests that loop over `Kind::ALL` run on it
+//! unchanged.
 //!
 //! The toy speaks JSON, and the header `Toy-Signature` is an HMAC over the raw body with a shared key. What is signed
 //! starts with the purpose of the message, so that an answer cannot pass for a notice. The toy stands behind the method

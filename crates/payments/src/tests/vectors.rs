@@ -101,9 +101,11 @@ fn wechat_v2_request() {
     assert_eq!(
         String::from_utf8_lossy(&call.body),
         format!(
-            "<xml><appid>wx0123456789abcdef</appid><attach>2</attach><body>手机 A&amp;B</body><fee_type>CNY</fee_type>\
+            "<xml><appid>wx0123456789abcdef</appid><attach>2</attach><body>手机 A&amp;B</body>\
+             <fee_type>CNY</fee_type>\
              <mch_id>1900000001</mch_id><nonce_str>00112233445566778899aabbccddeeff</nonce_str>\
-             <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url><out_trade_no>{NUMBER}</out_trade_no>\
+             <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url>\
+             <out_trade_no>{NUMBER}</out_trade_no>\
              <product_id>{NUMBER}</product_id><sign>{}</sign><sign_type>HMAC-SHA256</sign_type>\
              <spbill_create_ip>203.0.113.7</spbill_create_ip><time_expire>20261111082000</time_expire>\
              <total_fee>6999</total_fee><trade_type>NATIVE</trade_type></xml>",

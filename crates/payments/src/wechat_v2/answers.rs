@@ -1,5 +1,5 @@
-//! WeChat Pay v2's answers. `return_code` tells whether the call was understood (if it was not, the answer is not signed);
-//! `result_code` tells its result.
+//! WeChat Pay v2's answers. `return_code` tells whether the call was understood (if it was not, the answer is not
+//! signed); `result_code` tells its result.
 
 use super::{WechatV2, is_signed};
 use crate::http::HttpAnswer;

@@ -1,7 +1,8 @@
 //! WeChat Pay v2: flat XML, signed with a shared key by MD5 or HMAC-SHA256. For merchants that still use v2.
 //!
-//! The shared key signs messages in both directions, so a notice must also be complete (both result codes, the ids and a
-//! transaction): otherwise a signed request could pass for one. The settings choose the algorithm; the notice never does.
+//! The shared key signs messages in both directions, so a notice must also be complete (both result codes, the ids
+//! and a transaction): otherwise a signed request could pass for one. The settings choose the algorithm; the notice
+//! never does.
 
 mod answers;
 mod notice;
@@ -65,7 +66,8 @@ pub(crate) fn is_signed(fields: &Fields, key: &Secret, sign_type: SignType) -> b
     fields.get("sign").is_some_and(|given| same(given, &sign(fields, key, sign_type)))
 }
 
-/// Decrypts the content of a notice of a refund. The key is the MD5 digest of the shared key, in lower-case hexadecimal.
+/// Decrypts the content of a notice of a refund. The key is the MD5 digest of the shared key, in lower-case
+/// hexadecimal.
 pub(crate) fn open_with_digest(key: &Secret, sealed: &str) -> Option<Vec<u8>> {
     ecb_open(&format!("{:x}", md5::compute(key.expose())), sealed)
 }

@@ -46,8 +46,8 @@ impl WechatV2 {
         Ok(Notice::new(Kind::WechatV2, subject, paid, outcome))
     }
 
-    /// The notice of a refund is not signed. Its content is encrypted with the shared key, but block by block (ECB), so blocks
-    /// of genuine notices could be recombined. The caller must therefore confirm it with a query.
+    /// The notice of a refund is not signed. Its content is encrypted with the shared key, but block by block (ECB),
+    /// so blocks of genuine notices could be recombined. The caller must therefore confirm it with a query.
     fn refund_notice(&self, fields: &Fields, sealed: &str) -> Result<Notice, NoticeError> {
         self.check_recipient(fields)?;
         let content = open_with_digest(&self.key, sealed).ok_or(NoticeError::BadSignature)?;

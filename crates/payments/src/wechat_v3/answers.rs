@@ -66,8 +66,8 @@ enum Answer<'a> {
 }
 
 impl WechatV3 {
-    /// Verifies an answer. An unsigned refusal (because of a bad signature of the request, or from a gateway in between) is an
-    /// error: nothing follows from it.
+    /// Verifies an answer. An unsigned refusal (because of a bad signature of the request, or from a gateway in
+    /// between) is an error: nothing follows from it.
     fn read<'a>(&self, answer: &'a HttpAnswer, now: Timestamp) -> Result<Answer<'a>, ProviderError> {
         let refusal = || serde_json::from_slice::<Refusal>(&answer.body).unwrap_or_default();
         if answer.status >= 500 || answer.status == 429 {

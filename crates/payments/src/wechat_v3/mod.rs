@@ -217,7 +217,8 @@ impl WechatV3 {
         let (time, nonce) = (now.as_second(), nonce.as_str());
         let signature = self.key.sign(request_text(method, path_and_query(&url), time, nonce, &body).as_bytes());
         let authorization = format!(
-            "{SCHEME} mchid=\"{}\",nonce_str=\"{nonce}\",timestamp=\"{time}\",serial_no=\"{}\",signature=\"{signature}\"",
+            "{SCHEME} mchid=\"{}\",nonce_str=\"{nonce}\",timestamp=\"{time}\",serial_no=\"{}\",\
+             signature=\"{signature}\"",
             self.mch_id, self.serial_no
         );
         let mut headers = Headers::from([

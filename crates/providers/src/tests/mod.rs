@@ -1,5 +1,5 @@
-//! Tests against the sandbox of the crate `payments` and against real sockets. Secrets Manager is an HTTP client for the SDK
-//! that answers as the test says.
+//! Tests against the sandbox of the crate `payments` and against real sockets. Secrets Manager is an HTTP client for
+//! the SDK that answers as the test says.
 
 mod calls;
 mod connections;
