@@ -23,27 +23,6 @@ pub(crate) enum ProviderClose {
     Changed,
 }
 
-/// The provider of a method; points have none.
-pub(crate) fn kind(method: Method) -> Option<Kind> {
-    match method {
-        Method::Alipay => Some(Kind::Alipay),
-        Method::Wechat => Some(Kind::WechatV3),
-        Method::WechatV2 => Some(Kind::WechatV2),
-        Method::Stripe => Some(Kind::Stripe),
-        Method::Points => None,
-    }
-}
-
-/// The method of a provider.
-pub fn method(kind: Kind) -> Method {
-    match kind {
-        Kind::Alipay => Method::Alipay,
-        Kind::WechatV3 => Method::Wechat,
-        Kind::WechatV2 => Method::WechatV2,
-        Kind::Stripe => Method::Stripe,
-    }
-}
-
 /// Closes an order's open payment at its provider. Stopped anywhere, it can be run again: a closed payment is closed again.
 ///
 /// A payment without a link is not even asked for: its link is shown only once it is kept, and none is kept any more once the payment
@@ -112,7 +91,7 @@ struct AtProvider<'a> {
 impl<'a> AtProvider<'a> {
     fn of(order: &'a Order, payment: &OpenPayment) -> Result<Self, FlowError> {
         let attempt = order.attempts.get(usize::from(payment.attempt));
-        let known = attempt.and_then(|attempt| Some((attempt.method, kind(attempt.method)?)));
+        let known = attempt.and_then(|attempt| Some((attempt.method, Kind::of(attempt.method)?)));
         let number = PaymentNumber::new(order.id.clone(), payment.attempt);
         let (Some((method, kind)), Some(number)) = (known, number) else {
             let detail = format!("order {} has an open payment that it never asked for", order.id);

@@ -26,5 +26,4 @@ pub mod stock;
 pub mod stock_moved;
 mod undone;
 
-pub use close_at_provider::method;
 pub use undone::FlowError;

@@ -15,12 +15,11 @@ use domain::Timestamp;
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Event, Order, Status, Step, step};
 use domain::payment::{Method, RefundCause, RefundEntry};
-use payments::{RefundNumber, RefundRequest, Refunding};
+use payments::{Kind, RefundNumber, RefundRequest, Refunding};
 use providers::Providers;
 use store::{OrderChange, Store, StoreError};
 
 use crate::settle;
-use crate::close_at_provider::kind;
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
@@ -115,7 +114,7 @@ async fn take_back(store: &Store, entry: &RefundEntry, now: Timestamp) -> Result
 async fn ask(providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<Refunding, FlowError> {
     let method = entry.with.method;
     let failed = |trouble| FlowError::Provider { method, trouble };
-    let (Some(kind), Some(request)) = (kind(method), request(entry)) else {
+    let (Some(kind), Some(request)) = (Kind::of(method), request(entry)) else {
         return Err(FlowError::Unclear { method, what: "the refund log does not name a payment".to_owned() });
     };
     if entry.tries > 0 {

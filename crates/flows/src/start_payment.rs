@@ -15,12 +15,12 @@ use domain::ids::{OrderId, PaymentNumber};
 use domain::money::Currency;
 use domain::order::{Order, Status};
 use domain::payment::{Attempt, Link, MAX_ATTEMPTS, Method, OpenPayment, PaidWith, money_beside};
-use payments::{Kind, PaymentRequest, ProviderError};
+use payments::{Kind, PaymentRequest, ProviderError, ReturnPage};
 use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
 use crate::settle::{self, Settled};
-use crate::close_at_provider::{ProviderClose, kind, method, close_at_provider};
+use crate::close_at_provider::{ProviderClose, close_at_provider};
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
@@ -105,7 +105,7 @@ impl From<StoreError> for NotStarted {
 
 /// Starts a payment, or gives the one that is open.
 pub async fn start_payment(store: &Store, providers: &Providers, ask: &Ask) -> Result<Started, NotStarted> {
-    let kind = kind(ask.method);
+    let kind = Kind::of(ask.method);
     if let Some(kind) = kind {
         check_configured(providers, kind, ask.now).await?;
     }
@@ -145,14 +145,14 @@ pub async fn start_payment(store: &Store, providers: &Providers, ask: &Ask) -> R
 /// The methods that are configured here. Points always are.
 pub async fn methods(providers: &Providers, now: Timestamp) -> Result<Vec<Method>, FlowError> {
     let kinds = providers.configured(now).await.map_err(|trouble| trouble_of(Method::Points, trouble))?;
-    Ok(kinds.into_iter().map(method).chain([Method::Points]).collect())
+    Ok(kinds.into_iter().map(Kind::method).chain([Method::Points]).collect())
 }
 
 async fn check_configured(providers: &Providers, kind: Kind, now: Timestamp) -> Result<(), NotStarted> {
     match providers.get(kind, now).await {
         Ok(_) => Ok(()),
         Err(Trouble::NotConfigured(_)) => Err(NotStarted::NotConfigured(methods(providers, now).await?)),
-        Err(trouble) => Err(trouble_of(method(kind), trouble).into()),
+        Err(trouble) => Err(trouble_of(kind.method(), trouble).into()),
     }
 }
 
@@ -232,10 +232,10 @@ fn request(
 ) -> Result<PaymentRequest, NotStarted> {
     let number = PaymentNumber::new(order.id.clone(), payment.attempt).ok_or(NotStarted::TooMany)?;
     let base = &ask.public_url;
-    // Alipay signs what it adds to the return address, and only that: nothing of ours may be in it.
-    let return_url = match kind {
-        Kind::Alipay => format!("{base}/payments/{kind}/return"),
-        Kind::WechatV3 | Kind::WechatV2 | Kind::Stripe => format!("{base}/payments/{kind}/return?payment={number}"),
+    // A provider that signs the return address signs only what it adds itself, so the address must have no query.
+    let return_url = match kind.return_page() {
+        ReturnPage::Signed => format!("{base}/payments/{kind}/return"),
+        ReturnPage::Plain | ReturnPage::MarkedIfPaid(_) => format!("{base}/payments/{kind}/return?payment={number}"),
     };
     Ok(PaymentRequest {
         number,

@@ -1,18 +1,17 @@
-//! HTTP as plain values: what is to be sent, and what came back. Nothing here opens a connection, so the same code runs in
-//! a function, in a test and in a simulation.
+//! HTTP requests and answers as plain values. Nothing here opens a connection.
 
 use std::fmt;
 
-/// Header names and values, in the order given. Names are compared without regard to case.
+/// Header names and values, in the given order. Names are case-insensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
-/// The longest header value that is looked at. The longest that a provider sends is a base64 RSA-4096 signature, 684
-/// characters; Stripe's signature header holds a few of 64.
+/// The longest header value that is read. The longest that a provider sends is an RSA-4096 signature in base64, 684
+/// characters.
 const MAX_HEADER: usize = 2048;
 
 impl Headers {
-    /// The value of a header that is there exactly once and is not absurdly long.
+    /// The value of a header that occurs exactly once and is not too long.
     pub fn one(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
         match (found.next(), found.next()) {
@@ -21,12 +20,10 @@ impl Headers {
         }
     }
 
-    /// Adds a header.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.push((name.into(), value.into()));
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -44,17 +41,14 @@ impl<N: Into<String>, V: Into<String>, const L: usize> From<[(N, V); L]> for Hea
     }
 }
 
-/// The methods that the providers' interfaces use.
+/// The HTTP methods that the providers' interfaces use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// GET.
     Get,
-    /// POST.
     Post,
 }
 
 impl Method {
-    /// As it is sent.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -63,35 +57,31 @@ impl Method {
     }
 }
 
-/// A request, ready to be sent as it is: it is signed over these very bytes.
+/// A request. It must be sent unchanged: its signature covers these bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpCall {
-    /// The method.
     pub method: Method,
-    /// The whole URL.
     pub url: String,
-    /// The headers, without Host and Content-Length.
+    /// Without Host and Content-Length.
     pub headers: Headers,
-    /// The body.
     pub body: Vec<u8>,
     /// Whether the connection must present the merchant's client certificate (WeChat Pay v2 refunds).
     pub client_certificate: bool,
 }
 
 impl HttpCall {
-    /// The part of the URL that the other side sees: path and query.
     pub fn path_and_query(&self) -> &str {
         path_and_query(&self.url)
     }
 }
 
-/// The path and query of a URL; `/` if it has none.
+/// The path and the query of a URL; `/` if it has none.
 pub(crate) fn path_and_query(url: &str) -> &str {
     let after_scheme = url.find("://").and_then(|at| url.get(at + 3..)).unwrap_or(url);
     after_scheme.find('/').and_then(|at| after_scheme.get(at..)).unwrap_or("/")
 }
 
-/// Headers, query and body can carry keys, signatures and buyers' names: a log line gets none of them.
+/// Prints neither headers nor query nor body: they can contain keys, signatures and buyers' names.
 impl fmt::Debug for HttpCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.url.split('?').next().unwrap_or_default();
@@ -99,19 +89,15 @@ impl fmt::Debug for HttpCall {
     }
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpAnswer {
-    /// The status.
     pub status: u16,
-    /// The headers.
     pub headers: Headers,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl HttpAnswer {
-    /// An answer of this status and content.
     pub fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self { status, headers: [("Content-Type", content_type)].into(), body: body.into() }
     }
@@ -122,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_that_is_there_twice_is_not_there() {
+    fn a_repeated_or_overlong_header_counts_as_missing() {
         let headers: Headers = [("Wechatpay-Nonce", "a"), ("X", "1"), ("x", "2")].into();
         assert_eq!(headers.one("wechatpay-nonce"), Some("a"));
         assert_eq!(headers.one("X"), None);

@@ -1,26 +1,27 @@
-//! What a provider tells by itself: notices.
+//! Notices: the messages that a provider sends on its own initiative.
 
 use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use jiff::Timestamp;
 
-use crate::payment::{Kind, Paid};
+use crate::list::Kind;
+use crate::payment::Paid;
 
 /// What a verified notice is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A payment for an order of this system (type 2).
+    /// A payment of an order of this system (order type 2).
     FlashSale(PaymentNumber),
-    /// An order of the shop's own (type 1), by the shop's number.
+    /// One of the shop's own orders (order type 1), by the shop's number.
     Ordinary(String),
 }
 
 impl Subject {
-    /// What goes into attach or metadata for an order of this system.
+    /// The order type that a payment of this system carries in its attach field or metadata.
     pub(crate) const FLASH_SALE: &'static str = "2";
 
-    /// From the payment's number and its attach or metadata. A payment without a type is told by its number: those of this
-    /// system have a form of their own.
+    /// Reads the payment's number and the order type from its attach field or metadata. A payment without an order
+    /// type is recognised by its number: the numbers of this system have a form of their own.
     pub(crate) fn of(number: &str, order_type: Option<&str>) -> Option<Self> {
         let ordinary = || {
             let allowed = |byte: u8| byte.is_ascii_graphic();
@@ -35,45 +36,42 @@ impl Subject {
     }
 }
 
-/// What happened, by a notice.
+/// What a notice reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Paid: the notice has a transaction.
+    /// The notice has a transaction.
     Paid,
-    /// The payment failed. Of WeChat Pay the same QR code could still be paid: it is closed like one that is not paid.
+    /// The payment failed. At WeChat Pay the same QR code could still be paid, so the payment is closed like any
+    /// other that is not paid.
     Failed,
-    /// It was closed unpaid.
+    /// It was closed without being paid.
     Closed,
-    /// Money went back; the notice's amount is what went back. WeChat Pay v2 does not sign it, so there it is a reason to ask
-    /// `query_refund`, and no more.
+    /// The notice's amount was refunded. WeChat Pay v2 does not sign this notice: there it is only a reason to call
+    /// `query_refund`.
     Refunded,
-    /// A refund did not happen: for a person.
+    /// A refund failed. An operator must look at it.
     RefundFailed,
-    /// Nothing to act on (still being paid, partly refunded).
+    /// Nothing to act on (for example, the payment is in progress or was refunded in part).
     Other(String),
 }
 
-/// A notice that was verified: signature over the raw bytes, age, and the merchant's and application's ids.
+/// A notice that was verified: the signature over its raw bytes, its age, and the ids of the merchant and the
+/// application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Who sent it.
     pub provider: Kind,
-    /// What it is about.
     pub subject: Subject,
-    /// The provider's number of the movement of money. Always there when the outcome is Paid.
+    /// The provider's id of the movement of money. Always present if the outcome is `Paid`.
     pub transaction: Option<String>,
-    /// Minor units.
+    /// In minor units.
     pub amount: i64,
-    /// The currency.
     pub currency: Currency,
-    /// When, by the provider's clock.
+    /// By the provider's clock.
     pub happened_at: Option<Timestamp>,
-    /// What happened.
     pub outcome: Outcome,
 }
 
 impl Notice {
-    /// A notice about this money.
     pub(crate) fn new(provider: Kind, subject: Subject, money: Paid, outcome: Outcome) -> Self {
         Self {
             provider,
@@ -86,39 +84,37 @@ impl Notice {
         }
     }
 
-    /// The money, if the notice says that it arrived.
+    /// The money, if the notice reports that it has arrived.
     pub fn paid(&self) -> Option<Paid> {
         let transaction = self.transaction.clone().filter(|_| self.outcome == Outcome::Paid)?;
         Some(Paid { transaction, amount: self.amount, currency: self.currency.clone(), paid_at: self.happened_at })
     }
 }
 
-/// Why a notice changes nothing.
+/// Why a notice is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoticeError {
-    /// Too long to be a notice.
     #[error("longer than {} bytes", crate::MAX_NOTICE)]
     TooLarge,
-    /// A header or field is missing, doubled or not of its form.
-    #[error("{0} is missing or not of its form")]
+    /// A header or a field is missing, repeated or malformed.
+    #[error("{0} is missing or malformed")]
     Malformed(&'static str),
-    /// Signed too long ago, or in the future.
-    #[error("signed {0} s away from now; less than {max} s is allowed", max = crate::MAX_SKEW_S)]
+    /// Signed too long ago, or in the future; the number of seconds.
+    #[error("signed {0} s ago; less than {max} s either way is allowed", max = crate::MAX_SKEW_S)]
     Stale(i64),
-    /// Signed with a key that is not in the settings: has the provider changed it?
+    /// Signed with a key that is not in the settings: the provider may have changed its key.
     #[error("signed with an unknown key: {0}")]
     UnknownKey(String),
-    /// WeChat Pay's probe: it sends a wrong signature on purpose and expects to be refused.
+    /// WeChat Pay's probe: it sends a wrong signature on purpose and expects a refusal.
     #[error("the provider's own signature probe")]
     Probe,
-    /// Forged or altered.
     #[error("the signature is wrong")]
     BadSignature,
-    /// For another merchant, seller or application.
-    #[error("{0} is another's")]
+    /// Meant for another merchant, seller or application.
+    #[error("{0} is not this merchant's")]
     NotUs(&'static str),
-    /// Genuine, but about nothing that this system handles: answered as success.
-    #[error("not about a payment here: {0}")]
+    /// Genuine, but about something that this system does not handle. It is answered as a success.
+    #[error("not about a payment of this system: {0}")]
     NotOurs(String),
 }
 
@@ -127,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_routes_a_notice() {
+    fn the_order_type_tells_whose_order_it_is() {
         let ours = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
         let payment = PaymentNumber::parse(ours).unwrap();
         assert_eq!(Subject::of(ours, Some("2")), Some(Subject::FlashSale(payment.clone())));

@@ -1,6 +1,4 @@
-//! What is asked of a provider and what it can say, the same for all of them.
-
-use std::fmt;
+//! What is asked of a provider and what it can answer, in the same terms for all of them.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use domain::ids::PaymentNumber;
@@ -8,121 +6,81 @@ use domain::money::Currency;
 use jiff::Timestamp;
 
 use crate::http::HttpCall;
+use crate::shared::crypto::hex;
 
-/// Which provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Alipay, RSA2.
-    Alipay,
-    /// WeChat Pay v3.
-    WechatV3,
-    /// WeChat Pay v2.
-    WechatV2,
-    /// Stripe Checkout.
-    Stripe,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Alipay, Self::WechatV3, Self::WechatV2, Self::Stripe];
-
-    /// The name in paths and records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Alipay => "alipay",
-            Self::WechatV3 => "wechat",
-            Self::WechatV2 => "wechat-v2",
-            Self::Stripe => "stripe",
-        }
-    }
-
-    /// The provider of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// How the buyer gets to pay.
+/// How the buyer reaches the payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A page of the provider's, that the buyer's browser is sent to.
+    /// A page of the provider to which the buyer's browser is sent.
     Page,
-    /// A QR code that the buyer's phone reads.
+    /// A QR code that the buyer scans with a phone.
     Qr,
 }
 
-/// 128 random bits, written as 32 hexadecimal digits. Passed in: this crate has no source of random numbers.
+/// 128 random bits as 32 hexadecimal digits. The caller passes it in: this crate has no source of random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nonce(String);
 
 impl Nonce {
-    /// From random bytes.
     pub fn new(random: [u8; 16]) -> Self {
-        Self(crate::crypto::hex(&random))
+        Self(hex(&random))
     }
 
-    /// The digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A payment to be started. Everything in it comes from the order, nothing from the buyer's request, except the address.
+/// A payment to be started. Everything in it comes from the order and nothing from the buyer's request, except the
+/// buyer's IP address.
 ///
-/// The same number must always make the same request (the times too): the provider recognises the payment by it and answers a
-/// repeated request with the same payment. Another amount or another time is another number.
+/// The same number must always make the same request, times included: the provider recognises the payment by its number
+/// and answers a repeated request with the same payment. Another amount or another time needs another number.
 #[derive(Clone, Debug)]
 pub struct PaymentRequest {
-    /// Its number at the provider: the order, and which try to pay it is.
+    /// Identifies the order and the attempt to pay it.
     pub number: PaymentNumber,
-    /// What the buyer reads on the pay page.
+    /// What the buyer reads on the payment page.
     pub title: String,
-    /// Minor units.
+    /// In minor units.
     pub amount: i64,
-    /// The currency.
     pub currency: Currency,
     /// The payment deadline.
     pub expires_at: Timestamp,
     /// Where the provider sends its notices.
     pub notify_url: String,
-    /// Where the buyer's browser comes back to.
+    /// Where the provider sends the buyer's browser afterwards.
     pub return_url: String,
-    /// The buyer's address; WeChat Pay v2 asks for it.
+    /// The buyer's IP address, which WeChat Pay v2 requires.
     pub client_ip: String,
-    /// Page or QR code; none for the provider's usual one.
+    /// `None` for the provider's usual way.
     pub way: Option<Way>,
 }
 
 /// What starting a payment takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The provider must be called; its answer is read by `interpret_create`.
+    /// The provider must be called; `interpret_create` reads its answer.
     Call(HttpCall),
-    /// Nothing to call: the signed link is the request (Alipay's page).
+    /// No call is needed: the signed link is the request (Alipay's page).
     Ready(Created),
 }
 
-/// A payment that the buyer can now make.
+/// A payment that the buyer can make now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// A page to send the buyer's browser to.
+    /// The page to which the buyer's browser is sent.
     pub pay_url: Option<String>,
-    /// What a QR code must say.
+    /// The content of the QR code.
     pub qr_code: Option<String>,
-    /// The provider's own number, where it has one at this point (Stripe's session). It must be kept: [`PaymentRef`].
+    /// The provider's own id of the payment, if it has one at this point (Stripe's session). The caller must keep it:
+    /// [`PaymentRef`] needs it.
     pub payment: Option<String>,
 }
 
 /// A payment that was started.
 #[derive(Clone, Debug)]
 pub struct PaymentRef {
-    /// Its number.
     pub number: PaymentNumber,
     /// [`Created::payment`].
     pub payment: Option<String>,
@@ -131,123 +89,114 @@ pub struct PaymentRef {
 /// Money that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paid {
-    /// The provider's number of the movement of money; a refund names it.
+    /// The provider's id of the movement of money. A refund refers to it.
     pub transaction: String,
-    /// Minor units.
+    /// In minor units.
     pub amount: i64,
-    /// The currency.
     pub currency: Currency,
-    /// When, by the provider's clock.
+    /// By the provider's clock.
     pub paid_at: Option<Timestamp>,
 }
 
-/// Where a payment stands, by a verified answer of the provider.
+/// The status of a payment, from a verified answer of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaymentStatus {
-    /// The provider does not know it: it was never started there, or (Alipay) its QR code was never read.
+    /// The provider does not know the payment: it was never started there or, at Alipay, its QR code was never scanned.
     Missing,
     /// It can still be paid.
     NotPaid,
-    /// The buyer has done it, the bank has not: it can still become paid.
+    /// The buyer has confirmed it and the bank has not answered yet: it can still become paid.
     Processing,
-    /// Paid.
     Paid(Paid),
-    /// Paid, and refunded since; at least partly, but Alipay tells only of all of it.
+    /// Paid, and refunded since, at least in part. Alipay reports only a refund of the whole amount.
     Refunded(Paid),
-    /// It cannot be paid any more, and was not.
+    /// It was not paid and can no longer be paid.
     Closed,
-    /// Something that this crate has no name for: for a person.
+    /// A status that this crate does not know. An operator must look at it.
     Unknown(String),
 }
 
-/// What closing a payment came to, by a verified answer of the provider.
+/// The result of closing a payment, from a verified answer of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProviderCloseAnswer {
-    /// It cannot be paid any more.
+    /// It can no longer be paid.
     Closed,
-    /// There is nothing to close: never started there, or (Alipay) its QR code was never read. A clean close.
+    /// There is nothing to close: it was never started there or, at Alipay, its QR code was never scanned. This
+    /// counts as closed.
     NothingThere,
-    /// It was paid before: query it.
+    /// It was paid before it could be closed. A query tells the details.
     AlreadyPaid,
-    /// Not closed, and it does not say why: query it.
+    /// It was not closed, and the provider does not say why. A query tells the status.
     Unclear(String),
 }
 
-/// A refund to be made. Asking again with the same number never moves money twice.
+/// A refund to be made. Repeating it with the same refund number never moves money twice.
 #[derive(Clone, Debug)]
 pub struct RefundRequest {
-    /// Its number.
     pub number: PaymentNumber,
-    /// The payment's transaction number.
+    /// [`Paid::transaction`] of the payment.
     pub transaction: String,
-    /// The refund's own number, fixed for this refund.
+    /// The number of this refund, which never changes.
     pub refund: RefundNumber,
-    /// What goes back, in minor units.
+    /// What is refunded, in minor units.
     pub amount: i64,
     /// What was paid, in minor units.
     pub total: i64,
-    /// The currency.
     pub currency: Currency,
     /// What the buyer reads.
     pub reason: String,
-    /// Where WeChat Pay sends its notice about it.
+    /// Where WeChat Pay sends its notice about the refund.
     pub notify_url: Option<String>,
 }
 
-/// A refund's number: 1 to 64 letters, digits, `-` or `_`.
+/// The number of a refund: 1 to 64 letters, digits, `-` or `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefundNumber(String);
 
 impl RefundNumber {
-    /// Checks the text.
     pub fn parse(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         ((1..=64).contains(&text.len()) && text.bytes().all(allowed)).then_some(Self(text))
     }
 
-    /// The one refund of a payment, which is always of all of it. The transaction is in it because a provider takes a refund's
-    /// number once: if one payment number was ever paid twice, each payment can still go back.
+    /// The only refund of a payment, which is always a refund of the whole amount. The number depends on the
+    /// transaction, because a provider accepts each refund number once: if one payment number is paid twice, both
+    /// payments can still be refunded.
     pub fn of(payment: &PaymentNumber, transaction: &str) -> Self {
-        let told_apart: Vec<u8> = digest(&SHA256, transaction.as_bytes()).as_ref().iter().take(4).copied().collect();
-        Self(format!("{payment}R{}", crate::crypto::hex(&told_apart)))
+        let suffix: Vec<u8> = digest(&SHA256, transaction.as_bytes()).as_ref().iter().take(4).copied().collect();
+        Self(format!("{payment}R{}", hex(&suffix)))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What a refund came to, by a verified answer of the provider.
+/// The result of a refund, from a verified answer of the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refunding {
-    /// The money is on its way and nothing more is to be done.
+    /// The money is on its way to the buyer, and nothing remains to be done.
     Refunded,
-    /// Not finished: ask `query_refund`, or the same refund again.
+    /// Not finished: `query_refund`, or the same refund again, tells the result later.
     Processing,
-    /// It will not happen by itself: for a person.
+    /// The provider has given up. An operator must look at it.
     Failed(String),
 }
 
 /// Why there is no answer to act on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// The provider does not take such a payment; nothing was sent.
+    /// The provider does not support such a payment. Nothing was sent.
     #[error("{0}")]
     Unsupported(String),
-    /// The provider said no. Asking the same again will not help.
+    /// The provider refused, in its own words. Repeating the request does not help.
     #[error("the provider refused: {code}: {message}")]
-    Refused {
-        /// The provider's own code.
-        code: String,
-        /// The provider's own words.
-        message: String,
-    },
-    /// Whether it happened is not known: ask again later.
+    Refused { code: String, message: String },
+    /// It is not known whether the request took effect. It can be repeated later.
     #[error("the provider gave no clear answer: {0}")]
     Unavailable(String),
-    /// The answer is not signed as it must be, or cannot be read: it says nothing.
+    /// The answer is not signed as it must be, or cannot be read. Nothing follows from it.
     #[error("the provider's answer cannot be trusted: {0}")]
     Untrusted(&'static str),
 }
@@ -257,20 +206,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refund_has_one_number() {
+    fn a_transaction_has_one_refund_number() {
         let payment = PaymentNumber::parse("01K9PZ0000ABCDEFGHJKMNPQRS000001").unwrap();
         let number = RefundNumber::of(&payment, "4200000001");
         assert_eq!(number, RefundNumber::of(&payment, "4200000001"));
-        assert_ne!(number, RefundNumber::of(&payment, "4200000002"), "each payment can go back");
+        assert_ne!(number, RefundNumber::of(&payment, "4200000002"), "each transaction can be refunded");
         assert_eq!(number.as_str(), "01K9PZ0000ABCDEFGHJKMNPQRS000001Rac5aca0a");
-        assert_eq!(RefundNumber::parse(number.as_str()), Some(number), "a provider takes it");
-    }
-
-    #[test]
-    fn kinds_are_found_by_their_names() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::parse(kind.as_str()), Some(kind));
-        }
-        assert_eq!(Kind::parse("paypal"), None);
+        assert_eq!(RefundNumber::parse(number.as_str()), Some(number), "a provider accepts it");
     }
 }

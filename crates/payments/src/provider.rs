@@ -1,250 +1,141 @@
-//! The one interface. Which provider it is, only the settings decide; a flow does not know.
+//! The interface of a payment provider. A flow works on this trait and does not know which provider it talks to.
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::alipay::Alipay;
-use crate::crypto::SettingsError;
 use crate::http::{Headers, HttpAnswer, HttpCall};
+use crate::list::Kind;
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
-    ProviderCloseAnswer, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus, Start,
+    Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
+    Refunding, Start,
 };
-use crate::stripe::Stripe;
-use crate::wechat_v2::WechatV2;
-use crate::wechat_v3::WechatV3;
+use crate::shared::crypto::SettingsError;
 
-/// A provider with its settings.
-pub enum Provider {
-    /// Alipay.
-    Alipay(Box<Alipay>),
-    /// WeChat Pay v3.
-    WechatV3(Box<WechatV3>),
-    /// WeChat Pay v2.
-    WechatV2(Box<WechatV2>),
-    /// Stripe.
-    Stripe(Box<Stripe>),
-}
-
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Alipay(it) => it.fmt(f),
-            Self::WechatV3(it) => it.fmt(f),
-            Self::WechatV2(it) => it.fmt(f),
-            Self::Stripe(it) => it.fmt(f),
-        }
-    }
-}
-
-impl Provider {
-    /// From the provider's secret, a JSON object; each provider's `from_json` says what is in it.
-    pub fn from_json(kind: Kind, json: &str) -> Result<Self, SettingsError> {
-        Ok(match kind {
-            Kind::Alipay => Self::Alipay(Box::new(Alipay::from_json(json)?)),
-            Kind::WechatV3 => Self::WechatV3(Box::new(WechatV3::from_json(json)?)),
-            Kind::WechatV2 => Self::WechatV2(Box::new(WechatV2::from_json(json)?)),
-            Kind::Stripe => Self::Stripe(Box::new(Stripe::from_json(json)?)),
-        })
-    }
-
-    /// Which one it is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Alipay(_) => Kind::Alipay,
-            Self::WechatV3(_) => Kind::WechatV3,
-            Self::WechatV2(_) => Kind::WechatV2,
-            Self::Stripe(_) => Kind::Stripe,
-        }
-    }
-
-    /// How old a payment must be before it can be closed. Sooner, WeChat Pay v2 refuses.
-    pub fn closable_after(&self) -> SignedDuration {
-        match self {
-            Self::WechatV2(_) => SignedDuration::from_mins(5),
-            Self::Alipay(_) | Self::WechatV3(_) | Self::Stripe(_) => SignedDuration::ZERO,
-        }
-    }
+/// A configured payment provider.
+///
+/// Every operation comes in two halves: one builds a signed request, the other interprets the answer to it. The caller
+/// sends the request. Time and the nonce are arguments, so an implementation has no clock, no connection and no
+/// source of random numbers.
+///
+/// An implementation must conclude nothing from an answer or a notice before it has verified it, and it verifies a
+/// notice over the raw bytes of its body, before it reads any of them. `Debug` must not print a key.
+pub trait PaymentProvider: fmt::Debug + Send + Sync {
+    fn kind(&self) -> Kind;
 
     /// Starts a payment.
-    pub fn create(&self, request: &PaymentRequest, now: Timestamp, nonce: &Nonce) -> Result<Start, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.create(request, now),
-            Self::WechatV3(it) => it.create(request, now, nonce),
-            Self::WechatV2(it) => it.create(request, nonce),
-            Self::Stripe(it) => it.create(request, now),
-        }
-    }
+    fn create(&self, request: &PaymentRequest, now: Timestamp, nonce: &Nonce) -> Result<Start, ProviderError>;
 
-    /// The payment that the buyer can now make.
-    pub fn interpret_create(&self, answer: &HttpAnswer, now: Timestamp) -> Result<Created, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.interpret_create(answer),
-            Self::WechatV3(it) => it.interpret_create(answer, now),
-            Self::WechatV2(it) => it.interpret_create(answer),
-            Self::Stripe(it) => it.interpret_create(answer),
-        }
-    }
+    fn interpret_create(&self, answer: &HttpAnswer, now: Timestamp) -> Result<Created, ProviderError>;
 
-    /// Asks where a payment stands.
-    pub fn query(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
-        match self {
-            Self::Alipay(it) => Ok(it.query(payment, now)),
-            Self::WechatV3(it) => Ok(it.query(payment, now, nonce)),
-            Self::WechatV2(it) => Ok(it.query(payment, nonce)),
-            Self::Stripe(it) => it.query(payment),
-        }
-    }
+    /// Asks for the status of a payment.
+    fn query(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError>;
 
-    /// Where the payment stands.
-    pub fn interpret_query(
+    fn interpret_query(
         &self,
         payment: &PaymentRef,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<PaymentStatus, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.interpret_query(payment, answer),
-            Self::WechatV3(it) => it.interpret_query(payment, answer, now),
-            Self::WechatV2(it) => it.interpret_query(payment, answer),
-            Self::Stripe(it) => it.interpret_query(payment, answer),
-        }
-    }
+    ) -> Result<PaymentStatus, ProviderError>;
 
-    /// Asks that a payment cannot be made any more.
-    pub fn close(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
-        match self {
-            Self::Alipay(it) => Ok(it.close(payment, now)),
-            Self::WechatV3(it) => Ok(it.close(payment, now, nonce)),
-            Self::WechatV2(it) => Ok(it.close(payment, nonce)),
-            Self::Stripe(it) => it.close(payment),
-        }
-    }
+    /// Closes a payment, so that it can no longer be paid.
+    fn close(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError>;
 
-    /// Whether it is closed.
-    pub fn interpret_close(
+    fn interpret_close(
         &self,
         payment: &PaymentRef,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<ProviderCloseAnswer, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.interpret_close(payment, answer),
-            Self::WechatV3(it) => it.interpret_close(answer, now),
-            Self::WechatV2(it) => it.interpret_close(answer),
-            Self::Stripe(it) => it.interpret_close(payment, answer),
-        }
+    ) -> Result<ProviderCloseAnswer, ProviderError>;
+
+    /// How old a payment must be before the provider agrees to close it.
+    fn closable_after(&self) -> SignedDuration {
+        SignedDuration::ZERO
     }
 
-    /// Asks for money to go back. The same refund number never moves money twice.
-    pub fn refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.refund(refund, now),
-            Self::WechatV3(it) => it.refund(refund, now, nonce),
-            Self::WechatV2(it) => it.refund(refund, nonce),
-            Self::Stripe(it) => it.refund(refund),
-        }
-    }
+    /// Asks for a refund. Repeating it with the same refund number never moves money twice.
+    fn refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError>;
 
-    /// Whether the money went back.
-    pub fn interpret_refund(
+    fn interpret_refund(
         &self,
         refund: &RefundRequest,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<Refunding, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.interpret_refund(refund, answer),
-            Self::WechatV3(it) => it.interpret_refund(refund, answer, now),
-            Self::WechatV2(it) => it.interpret_refund(refund, answer),
-            Self::Stripe(it) => it.interpret_refund(refund, answer),
-        }
-    }
+    ) -> Result<Refunding, ProviderError>;
 
-    /// Asks whether the money went back.
-    pub fn query_refund(
-        &self,
-        refund: &RefundRequest,
-        now: Timestamp,
-        nonce: &Nonce,
-    ) -> Result<HttpCall, ProviderError> {
-        match self {
-            Self::Alipay(it) => Ok(it.query_refund(refund, now)),
-            Self::WechatV3(it) => Ok(it.query_refund(refund, now, nonce)),
-            Self::WechatV2(it) => Ok(it.query_refund(refund, nonce)),
-            Self::Stripe(it) => it.query_refund(refund),
-        }
-    }
+    /// Asks for the status of a refund.
+    fn query_refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError>;
 
-    /// Whether the money went back.
-    pub fn interpret_query_refund(
+    fn interpret_query_refund(
         &self,
         refund: &RefundRequest,
         answer: &HttpAnswer,
         now: Timestamp,
-    ) -> Result<Refunding, ProviderError> {
-        match self {
-            Self::Alipay(it) => it.interpret_query_refund(refund, answer),
-            Self::WechatV3(it) => it.interpret_refund(refund, answer, now),
-            Self::WechatV2(it) => it.interpret_query_refund(refund, answer),
-            Self::Stripe(it) => it.interpret_query_refund(refund, answer),
+    ) -> Result<Refunding, ProviderError>;
+
+    /// The certificate and the private key, in PEM, that calls with [`HttpCall::client_certificate`] must present.
+    fn client_identity(&self) -> Option<(&str, &str)> {
+        None
+    }
+
+    /// Verifies a notice over the raw bytes of its body, and then reads it.
+    fn notice(&self, headers: &Headers, raw_body: &[u8], now: Timestamp) -> Result<Notice, NoticeError>;
+
+    /// Tells the provider that its notice was accepted, so that it stops sending it.
+    fn success_answer(&self) -> HttpAnswer;
+
+    /// The provider's own form of a refusal. It never contains the reason: the sender of a forged notice would learn
+    /// from it.
+    fn refusal(&self, error: &NoticeError) -> HttpAnswer;
+
+    /// The answer to a notice that was not accepted. A genuine notice about something else is answered as a success,
+    /// because the provider would repeat it for days.
+    fn failure_answer(&self, error: &NoticeError) -> HttpAnswer {
+        match error {
+            NoticeError::NotOurs(_) => self.success_answer(),
+            error => self.refusal(error),
         }
     }
 
-    /// Reads and verifies a notice, over the raw bytes of its body.
-    pub fn notice(&self, headers: &Headers, raw_body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
-        match self {
-            Self::Alipay(it) => it.notice(raw_body),
-            Self::WechatV3(it) => it.notice(headers, raw_body, now),
-            Self::WechatV2(it) => it.notice(raw_body),
-            Self::Stripe(it) => it.notice(headers, raw_body, now),
-        }
+    /// Asks the provider to send a genuine notice again, because it cannot be processed now.
+    fn try_again_answer(&self) -> HttpAnswer {
+        HttpAnswer { status: 503, ..self.refusal(&NoticeError::Malformed("")) }
     }
 
-    /// Tells the provider that its notice was taken, and that it need not send it again.
-    pub fn success_answer(&self) -> HttpAnswer {
-        match self {
-            Self::Alipay(it) => it.success(),
-            Self::WechatV3(it) => it.success(),
-            Self::WechatV2(it) => it.success(),
-            Self::Stripe(it) => it.success(),
-        }
+    /// Verifies the query with which a buyer's browser returns, and tells which payment it is about. This is for
+    /// display only and never settles an order. Only a provider with [`ReturnPage::Signed`] implements it.
+    fn read_return(&self, _query: &str) -> Result<Subject, NoticeError> {
+        Err(NoticeError::NotOurs("a return page that is not signed".to_owned()))
     }
+}
 
-    /// Tells the provider that its notice was not taken. It does not say why: whoever forges notices would learn from it. A
-    /// genuine notice about something else is answered as success, or it would come for days.
-    pub fn failure_answer(&self, error: &NoticeError) -> HttpAnswer {
-        if matches!(error, NoticeError::NotOurs(_)) {
-            return self.success_answer();
-        }
-        match self {
-            Self::Alipay(it) => it.failure(),
-            Self::WechatV3(it) => it.failure(error),
-            Self::WechatV2(it) => it.failure(),
-            Self::Stripe(it) => it.failure(),
-        }
-    }
+/// How a provider is built from its settings, and what is known about it without them.
+pub trait FromSettings: PaymentProvider + Sized + 'static {
+    const RETURN_PAGE: ReturnPage = ReturnPage::Plain;
 
-    /// Tells the provider to send a genuine notice again, because it could not be worked on now.
-    pub fn try_again_answer(&self) -> HttpAnswer {
-        let body = match self {
-            Self::Alipay(it) => it.failure(),
-            Self::WechatV3(it) => it.failure(&NoticeError::Malformed("")),
-            Self::WechatV2(it) => it.failure(),
-            Self::Stripe(it) => it.failure(),
-        };
-        HttpAnswer { status: 503, ..body }
-    }
+    /// Reads the provider's entry in the payment secret, a JSON object. An error names a field and never its value.
+    fn from_json(json: &str) -> Result<Self, SettingsError>;
+}
 
-    /// What a buyer's browser came back from, once that is verified. For display only: it never settles anything.
-    /// Only Alipay signs it; of the others' return pages nothing is to be believed but the order's own state.
-    pub fn read_return(&self, query: &str) -> Result<Subject, NoticeError> {
-        match self {
-            Self::Alipay(it) => it.read_return(query),
-            Self::WechatV3(_) | Self::WechatV2(_) | Self::Stripe(_) => {
-                Err(NoticeError::NotOurs("a return page that is not signed".to_owned()))
-            }
-        }
+/// What the address tells with which a buyer's browser returns from the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReturnPage {
+    /// Only what this system has put into it.
+    Plain,
+    /// The provider signs the whole query, so this system must not put anything into it.
+    /// [`PaymentProvider::read_return`] verifies it.
+    Signed,
+    /// The provider adds this parameter for a buyer who has paid, and not for one who has cancelled.
+    MarkedIfPaid(&'static str),
+}
+
+/// Any provider, behind a pointer: `Arc<Provider>`, `&Provider`.
+pub type Provider = dyn PaymentProvider;
+
+impl dyn PaymentProvider {
+    /// Builds the provider of this kind from its settings; see [`FromSettings::from_json`].
+    pub fn from_json(kind: Kind, json: &str) -> Result<Box<Self>, SettingsError> {
+        kind.configure(json)
     }
 }

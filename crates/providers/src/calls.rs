@@ -1,4 +1,4 @@
-//! One call to a provider: the values of the payments crate over a connection.
+//! Sends one call to a provider: the plain values of the crate `payments` over a connection.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use payments::{HttpAnswer, HttpCall, Method, ProviderError};
 
 use crate::connection::MAX_ANSWER_BYTES;
 
-/// Sends a call as it is. What the answer means, a server's error included, its provider knows.
+/// Sends a call unchanged. The provider interprets the answer, also if it is a server error.
 pub(crate) async fn send(transport: &SharedHttpConnector, call: HttpCall) -> Result<HttpAnswer, ProviderError> {
     let request = request(call)?;
     let answer = transport.call(request).await.map_err(|error| unavailable(&error))?;
@@ -18,13 +18,13 @@ pub(crate) async fn send(transport: &SharedHttpConnector, call: HttpCall) -> Res
 }
 
 fn request(call: HttpCall) -> Result<HttpRequest, ProviderError> {
-    // Only settings that are not an address, or a key that is no header, could make it so; then nothing is sent.
-    let unsendable = || ProviderError::Unsupported("the call is not one that HTTP can carry".to_owned());
+    // Only a malformed address or key in the settings leads here. Nothing is sent then.
+    let unsendable = || ProviderError::Unsupported("the call is not a valid HTTP request".to_owned());
     let mut request = http::Request::builder().method(call.method.as_str()).uri(&call.url);
     for (name, value) in call.headers.iter() {
         request = request.header(name, value);
     }
-    // A POST says how long it is even if it is empty: without that, some servers refuse it (411).
+    // Some servers refuse a POST without a length (411), even if its body is empty.
     if call.method == Method::Post {
         request = request.header(http::header::CONTENT_LENGTH, call.body.len());
     }
@@ -44,11 +44,11 @@ fn unavailable(error: &(dyn Error + 'static)) -> ProviderError {
     ProviderError::Unavailable(reasons(error))
 }
 
-/// The most reasons behind an error that are told.
+/// The most causes of an error that its text names.
 const MAX_REASONS: usize = 8;
 
-/// An error with the reasons behind it: "io error: client error (Connect): … refused". These never have the URL, a header or a body
-/// in them, unlike what the errors print for debugging.
+/// An error with its causes: "io error: client error (Connect): … refused". Unlike the `Debug` output of these
+/// errors, the text never contains the URL, a header or a body.
 pub(crate) fn reasons(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

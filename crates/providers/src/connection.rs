@@ -1,6 +1,7 @@
-//! The connections of the deployed functions: HTTPS with the system's root certificates, or plain HTTP to the local sandbox.
+//! The connections of the deployed functions: HTTPS with the system's root certificates, or plain HTTP to the local
+//! sandbox.
 //!
-//! Nothing is made before the first call, so a function that never pays pays nothing for it.
+//! Everything is created at the first call, so a function that never calls a provider has no cost.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -22,34 +23,36 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-/// The longest answer that is read. The longest that is asked for, 100 refunds of one payment at Stripe, has about 100 KB.
+/// The longest answer that is read. The longest expected one, 100 refunds of one payment at Stripe, has about 100 KB.
 pub(crate) const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
-/// How long a connection may take: several round trips to the other side of the world.
+/// How long connecting may take: several round trips to the other side of the world.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a whole call may take, connection and answer included. A buyer waits for it, and API Gateway waits 30 s for a function that
-/// may make three (another payment is closed and queried, and this one is created); a provider that takes longer is asked again.
+/// How long a whole call may take, from connecting to the end of the answer. A buyer waits for it, and API Gateway
+/// waits 30 s for a function that may make three calls (it closes and queries another payment, and creates this one).
+/// A provider that takes longer is called again later.
 const CALL_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long an unused connection is kept. Providers and the routers in between close idle ones after a minute or so, and a frozen
-/// environment does not see it.
+/// How long an idle connection is kept. Providers and the routers in between close idle connections after about a
+/// minute, and a frozen environment does not notice.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Unused connections kept to one provider. An environment handles one request at a time; a batch may close several payments at once.
+/// How many idle connections to one provider are kept. An environment handles one request at a time, but a batch may
+/// close several payments at once.
 const IDLE_CONNECTIONS: usize = 4;
 
-/// The deployed functions' connection to the providers.
+/// The connection of the deployed functions to the providers.
 pub fn https() -> SharedHttpConnector {
     SharedHttpConnector::new(Connection::new(Roots::System, None, Limits::DEPLOYED))
 }
 
-/// A connection that presents this certificate.
+/// A connection that presents this client certificate.
 pub(crate) fn certified(identity: CertifiedKey) -> SharedHttpConnector {
     SharedHttpConnector::new(Connection::new(Roots::System, Some(identity), Limits::DEPLOYED))
 }
 
-/// The certificate and the private key of a client, in PEM. An error says what is wrong with them, never what is in them.
+/// Reads the certificate and the private key of a client, in PEM. An error never contains any of their content.
 pub(crate) fn identity(certificate: &str, key: &str) -> Result<CertifiedKey, &'static str> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<_, _>>()
@@ -66,16 +69,14 @@ fn crypto() -> CryptoProvider {
     aws_lc_rs::default_provider()
 }
 
-/// Whose word counts for who the other side is.
+/// Which certificate authorities are trusted.
 pub(crate) enum Roots {
-    /// The system's certificate authorities.
     System,
-    /// These.
     #[cfg(test)]
     These(rustls::RootCertStore),
 }
 
-/// What a call may take.
+/// The time limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
@@ -86,7 +87,7 @@ impl Limits {
     const DEPLOYED: Self = Self { connect: CONNECT_TIMEOUT, call: CALL_TIMEOUT };
 }
 
-/// Connections that are made when they are needed, and used again.
+/// Connections that are created on demand and reused.
 #[derive(Clone)]
 pub(crate) struct Connection(Arc<Parts>);
 
@@ -94,7 +95,7 @@ struct Parts {
     roots: Roots,
     identity: Option<Arc<SingleCertAndKey>>,
     limits: Limits,
-    /// A client of its own, so that the local sandbox needs no root certificates.
+    /// A separate client, so that calls to the local sandbox need no root certificates.
     plain: OnceLock<Client<Tcp, SdkBody>>,
     tls: OnceLock<Result<Client<HttpsConnector<Tcp>, SdkBody>, String>>,
 }
@@ -112,7 +113,7 @@ impl HttpConnector for Connection {
             let limit = connection.0.limits.call;
             match tokio::time::timeout(limit, connection.exchange(request)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(ConnectorError::timeout(format!("no whole answer within {limit:?}").into())),
+                Err(_) => Err(ConnectorError::timeout(format!("no complete answer within {limit:?}").into())),
             }
         })
     }
@@ -125,14 +126,14 @@ impl Connection {
     }
 
     #[cfg(test)]
-    pub(crate) fn is_made(&self) -> bool {
+    pub(crate) fn is_created(&self) -> bool {
         self.0.plain.get().is_some() || self.0.tls.get().is_some()
     }
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
         let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-        // Lets the runtime look at its sockets: a connection that was closed while the environment was frozen is then seen to be, and
-        // not used again.
+        // Yielding lets the runtime poll its sockets. It then notices a connection that was closed while the
+        // environment was frozen, and does not reuse it.
         tokio::task::yield_now().await;
         let answer = if request.uri().scheme_str() == Some("http") {
             self.0.plain.get_or_init(|| client(self.0.tcp())).request(request).await
@@ -171,14 +172,13 @@ impl Parts {
             None => builder.with_no_client_auth(),
         };
         let mut tcp = self.tcp();
-        // Its own check would refuse https; the connector around it lets nothing else through.
+        // The inner connector would refuse https URLs; the outer one accepts nothing else.
         tcp.enforce_http(false);
         let https = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_only();
         Ok(https.enable_http1().wrap_connector(tcp))
     }
 }
 
-/// A client that keeps its connections for a while.
 fn client<C>(connector: C) -> Client<C, SdkBody>
 where
     C: hyper_util::client::legacy::connect::Connect + Clone,

@@ -1,13 +1,13 @@
-//! The payment providers as they are reached: settings from Secrets Manager, calls over HTTPS, answers interpreted.
+//! Calls to the payment providers: settings from Secrets Manager, calls over HTTPS, answers interpreted.
 //!
-//! What it promises:
-//! - a function that never pays reads no secret and loads no certificate;
-//! - one provider's bad settings are that provider's trouble alone, and a secret that cannot be read again leaves the settings
-//!   that were read before in use;
-//! - whatever keeps an answer from arriving whole (no connection, too slow, too long, a server's error) is
-//!   [`ProviderError::Unavailable`]: it is not known whether it happened, and nothing concludes that it did not;
-//! - nothing is tried again in here: a flow's steps are safe to repeat, and are repeated whole;
-//! - no key, and nothing else of the secret, is printed or logged.
+//! What this crate promises:
+//! - A function that never calls a provider reads no secret and loads no certificate.
+//! - Bad settings of one provider affect that provider only. If the secret cannot be read again, the previous
+//!   settings stay in use.
+//! - If an answer does not arrive completely (no connection, too slow, too long, a server error), the result is
+//!   [`ProviderError::Unavailable`]: it is not known whether the call took effect.
+//! - There are no retries here. The steps of a flow are idempotent, and the flow repeats a whole step.
+//! - Neither a key nor any other content of the secret is printed or logged.
 
 mod calls;
 mod connection;
@@ -20,33 +20,34 @@ use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use jiff::Timestamp;
 use payments::{
-    ProviderCloseAnswer, Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, Provider, ProviderError,
-    RefundRequest, Refunding, PaymentStatus, Start,
+    Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, PaymentStatus, Provider,
+    ProviderCloseAnswer, ProviderError, RefundRequest, Refunding, Start,
 };
 
 pub use connection::https;
 use settings::{Configured, Settings};
 
-/// Where nonces come from: 128 random bits.
+/// A source of nonces: 128 random bits.
 pub type Random = Arc<dyn Fn() -> [u8; 16] + Send + Sync>;
 
-/// Why a provider was not asked, or gave no answer to act on.
+/// Why a provider was not called, or gave no answer to act on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
-    /// The secret has nothing for this provider, or there is no secret.
+    /// The secret has no entry for this provider, or there is no secret.
     #[error("{0} is not configured: the payment providers' secret has no settings for it")]
     NotConfigured(Kind),
-    /// The secret cannot be read, or what is in it for this provider cannot be used. It says what to do, and nothing of the content.
+    /// The secret cannot be read, or its entry for this provider cannot be used. The text tells what to do and
+    /// contains nothing of the secret.
     #[error("{0}")]
     Settings(String),
-    /// The provider was asked, or would not have taken it.
+    /// The provider gave no usable answer, or does not support the call.
     #[error(transparent)]
     Provider(#[from] ProviderError),
 }
 
 impl Trouble {
-    /// Whether the same call may work later without anything being changed about it. Settings can be mended, and an answer that says
-    /// nothing can be asked for again; a no stays one.
+    /// Whether the same call may succeed later: settings can be corrected, and a call without a clear answer can be
+    /// repeated. A refusal is final.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Settings(_) | Self::Provider(ProviderError::Unavailable(_) | ProviderError::Untrusted(_)) => true,
@@ -57,11 +58,11 @@ impl Trouble {
     }
 }
 
-/// The providers that the secret configures. Copies share settings and connections.
+/// The providers that the secret configures. Clones share settings and connections.
 #[derive(Clone)]
-pub struct Providers(Arc<Reach>);
+pub struct Providers(Arc<Inner>);
 
-struct Reach {
+struct Inner {
     settings: Settings,
     transport: SharedHttpConnector,
     random: Random,
@@ -74,81 +75,83 @@ impl fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// `secret` is the ARN or name of a secret with one JSON object by provider name, `{"alipay": {…}, "stripe": {…}}`; without
-    /// one, nothing is configured. Calls go over `transport`, except those that must present a client certificate over TLS.
+    /// `secret` is the ARN or the name of a secret that holds a JSON object with one entry for each provider, by its
+    /// name: `{"alipay": {…}, "stripe": {…}}`. Without a secret, nothing is configured. Calls use `transport`,
+    /// except those that must present a client certificate over TLS.
     pub fn new(config: &SdkConfig, secret: Option<String>, transport: SharedHttpConnector, random: Random) -> Self {
-        Self(Arc::new(Reach { settings: Settings::new(config, secret), transport, random }))
+        Self(Arc::new(Inner { settings: Settings::new(config, secret), transport, random }))
     }
 
-    /// As a deployed function has them: over HTTPS, with the secret that the environment names. `variable` is such as
-    /// `|name| std::env::var(name).ok()`.
+    /// For a deployed function: over HTTPS, with the secret that the environment names. `variable` reads an environment
+    /// variable, as in `|name| std::env::var(name).ok()`.
     pub fn from_env(config: &SdkConfig, variable: impl Fn(&str) -> Option<String>) -> Self {
         let secret = variable("PAYMENT_SECRET_ARN").filter(|arn| !arn.is_empty());
         let random = || {
             let mut bits = [0; 16];
-            // Without the system's generator a provider refuses the repeated nonce: nothing worse.
+            // If the system's generator fails, the nonce is all zeros, and a provider refuses it when it repeats.
             let _ = getrandom::fill(&mut bits);
             bits
         };
         Self::new(config, secret, https(), Arc::new(random))
     }
 
-    /// The providers whose settings can be used.
+    /// The providers with usable settings.
     pub async fn configured(&self, now: Timestamp) -> Result<Vec<Kind>, Trouble> {
         let table = self.0.settings.current(now).await?;
         Ok(Kind::ALL.into_iter().filter(|kind| table.get(*kind).is_ok()).collect())
     }
 
-    /// A provider, to verify and answer its notices.
+    /// One provider, for example to verify and answer its notices.
     pub async fn get(&self, kind: Kind, now: Timestamp) -> Result<Arc<Provider>, Trouble> {
-        Ok(self.reach(kind, now).await?.provider.clone())
+        Ok(self.configuration(kind, now).await?.provider.clone())
     }
 
-    /// Reads the secret again, before its time: a notice is signed with an unknown key, or wrongly, which is what a key that was just
-    /// changed looks like. At most once a minute, because anybody can send such a notice. Whether there are other settings now, so that
-    /// it is worth verifying the notice again.
+    /// Reads the secret before it is due. A notice with an unknown key or a wrong signature may mean that a key was
+    /// just rotated. Anyone can send such a notice, so this reads at most once a minute. Returns whether the settings
+    /// have changed, so that it is worth verifying the notice again.
     pub async fn renew(&self, now: Timestamp) -> bool {
         self.0.settings.renew(now).await
     }
 
-    /// Starts a payment.
     pub async fn create(&self, kind: Kind, request: &PaymentRequest, now: Timestamp) -> Result<Created, Trouble> {
-        let it = self.reach(kind, now).await?;
+        let it = self.configuration(kind, now).await?;
         match it.provider.create(request, now, &self.nonce())? {
             Start::Ready(created) => Ok(created),
             Start::Call(call) => Ok(it.provider.interpret_create(&self.send(&it, call).await?, now)?),
         }
     }
 
-    /// Where a payment stands.
     pub async fn query(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<PaymentStatus, Trouble> {
-        let it = self.reach(kind, now).await?;
+        let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.query(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query(payment, &answer, now)?)
     }
 
-    /// Lets a payment not be made any more.
-    pub async fn close(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<ProviderCloseAnswer, Trouble> {
-        let it = self.reach(kind, now).await?;
+    pub async fn close(
+        &self,
+        kind: Kind,
+        payment: &PaymentRef,
+        now: Timestamp,
+    ) -> Result<ProviderCloseAnswer, Trouble> {
+        let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.close(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_close(payment, &answer, now)?)
     }
 
-    /// Gives money back. The same refund number never moves money twice.
+    /// Repeating a refund with the same number never moves money twice.
     pub async fn refund(&self, kind: Kind, refund: &RefundRequest, now: Timestamp) -> Result<Refunding, Trouble> {
-        let it = self.reach(kind, now).await?;
+        let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.refund(refund, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_refund(refund, &answer, now)?)
     }
 
-    /// Whether money went back.
     pub async fn query_refund(&self, kind: Kind, refund: &RefundRequest, now: Timestamp) -> Result<Refunding, Trouble> {
-        let it = self.reach(kind, now).await?;
+        let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.query_refund(refund, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query_refund(refund, &answer, now)?)
     }
 
-    async fn reach(&self, kind: Kind, now: Timestamp) -> Result<Arc<Configured>, Trouble> {
+    async fn configuration(&self, kind: Kind, now: Timestamp) -> Result<Arc<Configured>, Trouble> {
         self.0.settings.current(now).await?.get(kind)
     }
 
@@ -156,7 +159,8 @@ impl Providers {
         Nonce::new((self.0.random)())
     }
 
-    /// Over the certified connection if the call must present a certificate and the other side can see one, else over the ordinary.
+    /// Uses the connection with the client certificate if the call needs it and goes over TLS, and `transport`
+    /// otherwise.
     async fn send(&self, it: &Configured, call: HttpCall) -> Result<HttpAnswer, Trouble> {
         let certified = it.certified.as_ref().filter(|_| call.client_certificate && call.url.starts_with("https://"));
         Ok(calls::send(certified.unwrap_or(&self.0.transport), call).await?)

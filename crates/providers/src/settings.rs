@@ -1,6 +1,6 @@
-//! The providers' settings: one secret, read when first needed, kept for five minutes, then read again.
+//! The providers' settings: one secret, read on first use and cached for five minutes.
 //!
-//! While it cannot be read again, what was read before goes on being used: a payment must not stop because Secrets Manager does.
+//! If it cannot be read again, the previous settings stay in use: an outage of Secrets Manager must not stop payments.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,25 +16,25 @@ use serde_json::value::RawValue;
 
 use crate::{Trouble, calls, connection};
 
-/// How long settings are used before they are read again: how long a changed key takes to reach every environment.
-const KEPT: SignedDuration = SignedDuration::from_mins(5);
-/// After a failure to read them again, so long nobody tries: each try makes somebody wait.
-const PAUSE: SignedDuration = SignedDuration::from_secs(30);
-/// After a failure to read them at all, so long the same error is given: everybody who was waiting is told by one call.
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-/// So often at most they are read before their time.
-const RENEWED: SignedDuration = SignedDuration::from_secs(60);
+/// How long settings are cached, and so how long a rotated key takes to reach every environment.
+const CACHED_FOR: SignedDuration = SignedDuration::from_mins(5);
+/// The pause after a failure to refresh the settings. Each attempt makes a request wait.
+const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// How long a failure of the first read is cached, so that all requests that waited for it share one call.
+const FIRST_READ_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+/// The shortest time between an attempt to read and a read that is not due yet.
+const MIN_RENEWAL_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
-/// Where the settings come from, and the ones in use.
+/// The settings in use, and where they come from.
 pub(crate) struct Settings {
-    /// `None`: there is no secret.
+    /// `None` if there is no secret.
     source: Option<(Client, String)>,
     known: Mutex<Option<Known>>,
-    /// Whoever has it reads the secret.
-    turn: tokio::sync::Mutex<()>,
+    /// Held while the secret is being read.
+    reading: tokio::sync::Mutex<()>,
 }
 
-/// What the last tries came to.
+/// The result of the last attempts to read the secret.
 #[derive(Clone)]
 struct Known {
     table: Result<Arc<Table>, Trouble>,
@@ -42,7 +42,7 @@ struct Known {
     try_again_at: Timestamp,
 }
 
-/// One secret's content.
+/// The content of the secret.
 #[derive(Default)]
 pub(crate) struct Table {
     text: String,
@@ -52,7 +52,7 @@ pub(crate) struct Table {
 /// A provider with its settings.
 pub(crate) struct Configured {
     pub(crate) provider: Arc<Provider>,
-    /// The connection for calls that must present its client certificate, if it has one.
+    /// The connection that presents the client certificate, if the settings have one.
     pub(crate) certified: Option<SharedHttpConnector>,
 }
 
@@ -66,21 +66,22 @@ impl fmt::Debug for Settings {
 impl Settings {
     pub(crate) fn new(config: &SdkConfig, secret: Option<String>) -> Self {
         let source = secret.filter(|secret| !secret.is_empty()).map(|secret| (Client::new(config), secret));
-        Self { source, known: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Self { source, known: Mutex::default(), reading: tokio::sync::Mutex::default() }
     }
 
-    /// The settings in use. Many at once make one call, and while it is under way those that have old settings go on with them.
+    /// The settings in use. Concurrent callers share one read, and while it is in flight, callers use the previous
+    /// settings if there are any.
     pub(crate) async fn current(&self, now: Timestamp) -> Result<Arc<Table>, Trouble> {
         let Some(source) = &self.source else { return Ok(Arc::default()) };
         let due = |known: &Known| now >= known.try_again_at;
         match self.known() {
             Some(known) if !due(&known) => known.table,
-            Some(Known { table: Ok(table), .. }) => match self.turn.try_lock() {
-                Ok(_turn) => self.read(source, now).await,
+            Some(Known { table: Ok(table), .. }) => match self.reading.try_lock() {
+                Ok(_reading) => self.read(source, now).await,
                 Err(_) => Ok(table),
             },
             _ => {
-                let _turn = self.turn.lock().await;
+                let _reading = self.reading.lock().await;
                 match self.known() {
                     Some(known) if !due(&known) => known.table,
                     _ => self.read(source, now).await,
@@ -89,11 +90,12 @@ impl Settings {
         }
     }
 
-    /// Reads them before their time, unless that was done lately or is being done. Whether there are others now.
+    /// Reads the secret before it is due, unless it was read recently or is being read. Returns whether the settings
+    /// have changed.
     pub(crate) async fn renew(&self, now: Timestamp) -> bool {
-        let (Some(source), Ok(_turn)) = (&self.source, self.turn.try_lock()) else { return false };
+        let (Some(source), Ok(_reading)) = (&self.source, self.reading.try_lock()) else { return false };
         let old = self.known();
-        if old.as_ref().is_some_and(|known| now.duration_since(known.tried_at) < RENEWED) {
+        if old.as_ref().is_some_and(|known| now.duration_since(known.tried_at) < MIN_RENEWAL_INTERVAL) {
             return false;
         }
         match (old.map(|known| known.table), self.read(source, now).await) {
@@ -106,24 +108,24 @@ impl Settings {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One try, by whoever has the turn.
+    /// One attempt. The caller holds `reading`.
     async fn read(&self, (client, secret): &(Client, String), now: Timestamp) -> Result<Arc<Table>, Trouble> {
         let old = self.known().and_then(|known| known.table.ok());
         let read = match fetch(client, secret).await {
             Ok(text) => match &old {
-                // The same as before: its keys are parsed and its connections made.
+                // Unchanged: the parsed keys and the open connections are kept.
                 Some(old) if old.text == text => Ok(old.clone()),
                 _ => Table::parse(text, secret).map(Arc::new),
             },
             Err(trouble) => Err(trouble),
         };
         let (table, pause) = match (read, old) {
-            (Ok(table), _) => (Ok(table), KEPT),
+            (Ok(table), _) => (Ok(table), CACHED_FOR),
             (Err(error), Some(old)) => {
-                tracing::warn!(%error, "the payment providers' settings were not read again: the old ones are used");
-                (Ok(old), PAUSE)
+                tracing::warn!(%error, "payment provider settings not refreshed; the previous settings stay in use");
+                (Ok(old), REFRESH_PAUSE)
             }
-            (Err(error), None) => (Err(error), FIRST_PAUSE),
+            (Err(error), None) => (Err(error), FIRST_READ_PAUSE),
         };
         let try_again_at = now.saturating_add(pause).unwrap_or(now);
         let known = Known { table: table.clone(), tried_at: now, try_again_at };
@@ -132,7 +134,7 @@ impl Settings {
     }
 }
 
-/// The secret's text. The error says what to do about it.
+/// The text of the secret. An error tells what to do.
 async fn fetch(client: &Client, secret: &str) -> Result<String, Trouble> {
     let read = client.get_secret_value().secret_id(secret).send().await;
     let answer = read.map_err(|error| {
@@ -147,7 +149,7 @@ async fn fetch(client: &Client, secret: &str) -> Result<String, Trouble> {
         };
         Trouble::Settings(format!("the payment providers' secret {secret} cannot be read: {what_to_do}"))
     })?;
-    let binary = || Trouble::Settings(format!("the payment providers' secret {secret} must be a text, not binary"));
+    let binary = || Trouble::Settings(format!("the payment providers' secret {secret} must be text, not binary"));
     answer.secret_string.ok_or_else(binary)
 }
 
@@ -163,12 +165,12 @@ impl Table {
         for (name, settings) in parts {
             let Some(kind) = Kind::parse(&name) else {
                 let known = Kind::ALL.map(Kind::as_str).join(", ");
-                tracing::warn!("a name in the payment providers' secret is none of {known}: what it has is ignored");
+                tracing::warn!("entry in the payment providers' secret ignored: its name is none of {known}");
                 continue;
             };
             let configured = configure(kind, settings.get()).map_err(|problem| {
                 let error = format!("the settings of {kind} in the secret {secret} cannot be used: {problem}");
-                tracing::error!(error, "a payment provider cannot be used");
+                tracing::error!(error, "payment provider not usable");
                 Trouble::Settings(error)
             });
             providers.insert(kind, configured.map(Arc::new));
@@ -183,13 +185,9 @@ impl Table {
 
 fn configure(kind: Kind, json: &str) -> Result<Configured, String> {
     let provider = Provider::from_json(kind, json).map_err(|error| error.to_string())?;
-    let identity = match &provider {
-        Provider::WechatV2(it) => it.client_identity(),
-        Provider::Alipay(_) | Provider::WechatV3(_) | Provider::Stripe(_) => None,
-    };
-    let certified = match identity {
+    let certified = match provider.client_identity() {
         Some((certificate, key)) => Some(connection::certified(connection::identity(certificate, key)?)),
         None => None,
     };
-    Ok(Configured { provider: Arc::new(provider), certified })
+    Ok(Configured { provider: provider.into(), certified })
 }

@@ -126,7 +126,7 @@ pub fn arrived(notice: &Notice) -> Arrived {
     Arrived {
         order: number.order().clone(),
         attempt: number.attempt(),
-        method: flows::method(notice.provider),
+        method: notice.provider.method(),
         transaction: paid.transaction,
         amount: paid.amount,
         currency: paid.currency,

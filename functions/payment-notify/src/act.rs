@@ -45,7 +45,7 @@ pub(crate) async fn act(
         Subject::Ordinary(order) => return forward::forward(app, notice, order, raw, trace, metrics).await,
     };
     metrics.note("order_id", number.order());
-    let mut work = Work { app, method: flows::method(notice.provider), number, now, trace, metrics };
+    let mut work = Work { app, method: notice.provider.method(), number, now, trace, metrics };
     match work.carry_out(notice).await {
         Ok(taken) => taken,
         Err(error) => work.undone(&error),

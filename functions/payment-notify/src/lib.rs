@@ -130,7 +130,7 @@ fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
             let detail = format!("{kind} is not configured here: put its settings into the payment secret first");
             Problem::new(Code::NotFound, detail)
         }
-        trouble => FlowError::Provider { method: flows::method(kind), trouble }.into(),
+        trouble => FlowError::Provider { method: kind.method(), trouble }.into(),
     }
 }
 

@@ -17,7 +17,7 @@ fn keys() -> Keys {
     serde_json::from_str(include_str!("../../../crates/payments/src/tests/keys.json")).unwrap()
 }
 
-fn provider(kind: Kind) -> Provider {
+fn provider(kind: Kind) -> Box<Provider> {
     Provider::from_json(kind, &keys().settings(kind, "http://127.0.0.1:3000/_sandbox")).unwrap()
 }
 

@@ -9,7 +9,7 @@ use edge::{Body, Problem, Request, Response, request};
 use flows::FlowError;
 use lambda_http::RequestExt;
 use lambda_http::http::StatusCode;
-use payments::{Kind, MAX_NOTICE, Subject};
+use payments::{Kind, MAX_NOTICE, ReturnPage, Subject};
 use providers::Trouble;
 
 use crate::App;
@@ -20,9 +20,9 @@ pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result
     let language = Language::of(request);
     let now = (app.clock)();
     let Some(kind) = Kind::parse(provider) else { return Ok(page::nothing(StatusCode::NOT_FOUND, language)) };
-    let number = match kind {
-        Kind::Alipay => signed_number(app, kind, request).await?,
-        Kind::WechatV3 | Kind::WechatV2 | Kind::Stripe => plain_number(request),
+    let number = match kind.return_page() {
+        ReturnPage::Signed => signed_number(app, kind, request).await?,
+        ReturnPage::Plain | ReturnPage::MarkedIfPaid(_) => plain_number(request),
     };
     let Some(number) = number else { return Ok(page::nothing(StatusCode::BAD_REQUEST, language)) };
     let order = app.store.order(number.order()).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result
 /// Whether the payment is one of the order's, at this provider.
 fn is_its(order: &Order, number: &PaymentNumber, kind: Kind) -> bool {
     let attempt = order.attempts.get(usize::from(number.attempt()));
-    attempt.is_some_and(|attempt| attempt.method == flows::method(kind))
+    attempt.is_some_and(|attempt| attempt.method == kind.method())
 }
 
 /// The payment that a signed address is about.
@@ -47,7 +47,7 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
     let provider = match app.providers.get(kind, (app.clock)()).await {
         Ok(provider) => provider,
         Err(Trouble::NotConfigured(_)) => return Ok(None),
-        Err(trouble) => return Err(FlowError::Provider { method: flows::method(kind), trouble }.into()),
+        Err(trouble) => return Err(FlowError::Provider { method: kind.method(), trouble }.into()),
     };
     match provider.read_return(query) {
         Ok(Subject::FlashSale(number)) => Ok(Some(number)),
@@ -59,11 +59,13 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
     }
 }
 
-/// Stripe sends who goes back unpaid to the same address, but only who has paid with its session.
+/// Stripe sends a buyer who cancels to the same address, but adds the session only for one who has paid.
 fn left(kind: Kind, request: &Request) -> Left {
-    let has_session =
-        request.query_string_parameters_ref().is_some_and(|parameters| parameters.first("session_id").is_some());
-    if kind == Kind::Stripe && !has_session { Left::Unpaid } else { Left::PerhapsPaid }
+    let has = |name| request.query_string_parameters_ref().is_some_and(|query| query.first(name).is_some());
+    match kind.return_page() {
+        ReturnPage::MarkedIfPaid(parameter) if !has(parameter) => Left::Unpaid,
+        ReturnPage::Signed | ReturnPage::Plain | ReturnPage::MarkedIfPaid(_) => Left::PerhapsPaid,
+    }
 }
 
 fn plain_number(request: &Request) -> Option<PaymentNumber> {

@@ -1,4 +1,4 @@
-//! Alipay's answers. The signature is over the raw text of the answer's object, which is never written again before it is checked.
+//! Alipay's answers. The signature covers the raw text of the answer's object, so that text is checked as it arrived.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,12 @@ use serde_json::value::RawValue;
 
 use super::{Alipay, CLOSE, PRECREATE, QUERY, QUERY_REFUND, REFUND};
 use crate::http::HttpAnswer;
-use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
-use crate::{checks, china, yuan};
+use crate::payment::{
+    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+};
+use crate::shared::{checks, china_time, yuan};
 
-/// All fields of all answers that are looked at.
+/// The fields that are read, of all answers together.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
@@ -32,8 +34,7 @@ struct Body {
 /// A verified answer.
 enum Answer {
     Done(Body),
-    /// The business code of a no.
-    No(Body),
+    Refused(Body),
 }
 
 fn refused(body: Body) -> ProviderError {
@@ -57,7 +58,8 @@ impl Alipay {
         match sign {
             Some(sign) if self.alipay.verify(raw.as_bytes(), &sign) => {}
             Some(_) => return Err(ProviderError::Untrusted("its signature is wrong")),
-            // A request that Alipay could not take for ours is refused without a signature. It concludes nothing.
+            // Alipay does not sign the refusal of a request whose signature it does not accept. Nothing follows from
+            // it.
             None if body.code.starts_with('4') => return Err(refused(body)),
             None => return Err(ProviderError::Untrusted("it is not signed")),
         }
@@ -66,32 +68,34 @@ impl Alipay {
             ("20000", _) | (_, "ACQ.SYSTEM_ERROR" | "SYSTEM_ERROR" | "aop.ACQ.SYSTEM_ERROR") => {
                 Err(ProviderError::Unavailable(body.sub_code))
             }
-            _ => Ok(Answer::No(body)),
+            _ => Ok(Answer::Refused(body)),
         }
     }
 
-    /// The QR code.
-    pub fn interpret_create(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+    pub(super) fn read_created(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
         match self.read(PRECREATE, answer)? {
             Answer::Done(body) if !body.qr_code.is_empty() => {
                 Ok(Created { pay_url: None, qr_code: Some(body.qr_code), payment: None })
             }
             Answer::Done(_) => Err(ProviderError::Untrusted("it has no QR code")),
-            Answer::No(body) => Err(refused(body)),
+            Answer::Refused(body) => Err(refused(body)),
         }
     }
 
-    /// Where the payment stands.
-    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
+    pub(super) fn read_status(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+    ) -> Result<PaymentStatus, ProviderError> {
         let body = match self.read(QUERY, answer)? {
             Answer::Done(body) => body,
-            Answer::No(body) if body.sub_code == "ACQ.TRADE_NOT_EXIST" => return Ok(PaymentStatus::Missing),
-            Answer::No(body) => return Err(refused(body)),
+            Answer::Refused(body) if body.sub_code == "ACQ.TRADE_NOT_EXIST" => return Ok(PaymentStatus::Missing),
+            Answer::Refused(body) => return Err(refused(body)),
         };
         if body.out_trade_no != payment.number.to_string() {
             return Err(ProviderError::Untrusted("it is about another payment"));
         }
-        // A closed trade that was paid is one that was refunded in full.
+        // A trade that was paid and is closed was refunded in full.
         let was_paid = !body.send_pay_date.is_empty();
         match body.trade_status.as_str() {
             "WAIT_BUYER_PAY" => Ok(PaymentStatus::NotPaid),
@@ -102,33 +106,36 @@ impl Alipay {
         }
     }
 
-    /// Whether it is closed. A QR code that was never read has no trade to close: that is a clean close.
-    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
+    /// A QR code that was never scanned has no trade to close. That counts as closed.
+    pub(super) fn read_closed(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
         match self.read(CLOSE, answer)? {
             Answer::Done(body) if body.out_trade_no == payment.number.to_string() => Ok(ProviderCloseAnswer::Closed),
             Answer::Done(_) => Err(ProviderError::Untrusted("it is about another payment")),
-            Answer::No(body) => match body.sub_code.as_str() {
+            Answer::Refused(body) => match body.sub_code.as_str() {
                 "ACQ.TRADE_NOT_EXIST" => Ok(ProviderCloseAnswer::NothingThere),
-                // Paid, refunded or closed already: the query tells which.
+                // Paid, refunded or closed already: a query tells which.
                 _ => Ok(ProviderCloseAnswer::Unclear(body.sub_code)),
             },
         }
     }
 
-    /// Whether the money went back. `fund_change: N` says that nothing moved this time, which is so after the first time too.
-    pub fn interpret_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
+    /// `fund_change: N` means that this request moved no money, which is also true of a repeated request.
+    pub(super) fn read_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
         match self.read(REFUND, answer)? {
             Answer::Done(body) if body.trade_no != refund.transaction => {
                 Err(ProviderError::Untrusted("it is about another payment"))
             }
             Answer::Done(body) if body.fund_change == "Y" => Ok(Refunding::Refunded),
             Answer::Done(_) => Ok(Refunding::Processing),
-            Answer::No(body) => Err(refused(body)),
+            Answer::Refused(body) => Err(refused(body)),
         }
     }
 
-    /// Whether the money went back.
-    pub fn interpret_query_refund(
+    pub(super) fn read_refund_status(
         &self,
         refund: &RefundRequest,
         answer: &HttpAnswer,
@@ -137,7 +144,7 @@ impl Alipay {
             Answer::Done(body) if body.refund_status != "REFUND_SUCCESS" => Ok(Refunding::Processing),
             Answer::Done(body) if body.out_request_no == refund.refund.as_str() => Ok(Refunding::Refunded),
             Answer::Done(_) => Err(ProviderError::Untrusted("it is about another refund")),
-            Answer::No(body) => Err(refused(body)),
+            Answer::Refused(body) => Err(refused(body)),
         }
     }
 }
@@ -145,11 +152,11 @@ impl Alipay {
 fn paid(body: &Body) -> Result<Paid, ProviderError> {
     let read = || {
         Some(Paid {
-            transaction: Some(body.trade_no.clone()).filter(|number| !number.is_empty())?,
+            transaction: Some(body.trade_no.clone()).filter(|id| !id.is_empty())?,
             amount: yuan::to_fen(&body.total_amount)?,
             currency: checks::yuan()?,
-            paid_at: china::from_spaces(&body.send_pay_date),
+            paid_at: china_time::from_spaces(&body.send_pay_date),
         })
     };
-    read().ok_or(ProviderError::Untrusted("its amount or number cannot be read"))
+    read().ok_or(ProviderError::Untrusted("its amount or transaction cannot be read"))
 }

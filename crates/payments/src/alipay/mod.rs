@@ -1,9 +1,10 @@
 //! Alipay, open platform, RSA2 with plain public keys.
 //!
-//! A request is a set of fields, signed sorted and un-escaped, `sign_type` included. An answer is signed over the raw text of
-//! its object. A notice is signed over its decoded fields without `sign` and `sign_type`. The signed text joins
-//! `name=value` with `&` and escapes nothing, so a title never carries those two characters, and no value that
-//! decides anything is read leniently.
+//! A request is a set of fields; the signature covers the sorted, unescaped fields, `sign_type` included. An answer is
+//! signed over the raw text of its object. A notice is signed over its decoded fields without `sign` and `sign_type`.
+//!
+//! The signed text joins `name=value` with `&` and escapes nothing. So a title must not contain `=` or `&`, and every
+//! value that matters is read strictly.
 
 mod answers;
 mod notice;
@@ -14,12 +15,17 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::crypto::{SettingsError, SigningKey, VerifyingKey};
-use crate::form::{self, Fields};
-use crate::http::{HttpCall, Method};
-use crate::notice::Subject;
-use crate::payment::{Created, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
-use crate::{checks, china, yuan};
+use crate::http::{Headers, HttpAnswer, HttpCall, Method};
+use crate::list::Kind;
+use crate::notice::{Notice, NoticeError, Subject};
+use crate::payment::{
+    Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
+    Refunding, Start, Way,
+};
+use crate::provider::{FromSettings, PaymentProvider, ReturnPage};
+use crate::shared::crypto::{SettingsError, SigningKey, VerifyingKey};
+use crate::shared::form::{self, Fields};
+use crate::shared::{checks, china_time, yuan};
 
 const PAGE_PAY: &str = "alipay.trade.page.pay";
 const PRECREATE: &str = "alipay.trade.precreate";
@@ -28,10 +34,10 @@ const CLOSE: &str = "alipay.trade.close";
 const REFUND: &str = "alipay.trade.refund";
 const QUERY_REFUND: &str = "alipay.trade.fastpay.refund.query";
 
-/// The longest title, in bytes. Alipay takes 256 characters.
+/// The longest title, in bytes. Alipay accepts 256 characters.
 const MAX_TITLE: usize = 256;
 
-/// The secret, as it is kept.
+/// The provider's entry in the payment secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
@@ -47,7 +53,7 @@ fn production() -> String {
     "https://openapi.alipay.com/gateway.do".to_owned()
 }
 
-/// One application of one merchant.
+/// Alipay for one application of one merchant.
 pub struct Alipay {
     app_id: String,
     seller_id: String,
@@ -62,9 +68,11 @@ impl fmt::Debug for Alipay {
     }
 }
 
-impl Alipay {
-    /// From `{"appId", "sellerId", "privateKey", "alipayPublicKey", "gateway"?}`.
-    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+impl FromSettings for Alipay {
+    const RETURN_PAGE: ReturnPage = ReturnPage::Signed;
+
+    /// Reads `{"appId", "sellerId", "privateKey", "alipayPublicKey", "gateway"?}`.
+    fn from_json(json: &str) -> Result<Self, SettingsError> {
         let settings: Settings = checks::settings(json)?;
         Ok(Self {
             app_id: checks::id("appId", &settings.app_id)?,
@@ -74,25 +82,29 @@ impl Alipay {
             alipay: VerifyingKey::parse("alipayPublicKey", &settings.alipay_public_key)?.0,
         })
     }
+}
 
-    /// The page is a signed link, the QR code is asked for.
-    pub fn create(&self, request: &PaymentRequest, now: Timestamp) -> Result<Start, ProviderError> {
+impl PaymentProvider for Alipay {
+    fn kind(&self) -> Kind {
+        Kind::Alipay
+    }
+
+    /// A page is a signed link and needs no call; a QR code is asked for.
+    fn create(&self, request: &PaymentRequest, now: Timestamp, _: &Nonce) -> Result<Start, ProviderError> {
         checks::takes_yuan("Alipay", request.amount, &request.currency, yuan::MAX_FEN)?;
         let mut content = json!({
             "out_trade_no": request.number,
             "total_amount": yuan::from_fen(request.amount),
             // Alipay forbids these characters in a subject.
             "subject": checks::title(&request.title, &['&', '=', '/'], MAX_TITLE),
-            "time_expire": china::with_spaces(request.expires_at),
+            "time_expire": china_time::with_spaces(request.expires_at),
             "passback_params": Subject::FLASH_SALE,
         });
         match request.way.unwrap_or(Way::Page) {
-            Way::Qr => Ok(Start::Call(self.call(self.fields(
-                PRECREATE,
-                &content,
-                now,
-                &[("notify_url", &request.notify_url)],
-            )))),
+            Way::Qr => {
+                let urls = [("notify_url", request.notify_url.as_str())];
+                Ok(Start::Call(self.call(self.fields(PRECREATE, &content, now, &urls))))
+            }
             Way::Page => {
                 if let Some(content) = content.as_object_mut() {
                     content.insert("product_code".to_owned(), "FAST_INSTANT_TRADE_PAY".into());
@@ -105,18 +117,37 @@ impl Alipay {
         }
     }
 
-    /// Where does it stand?
-    pub fn query(&self, payment: &PaymentRef, now: Timestamp) -> HttpCall {
-        self.call(self.fields(QUERY, &json!({"out_trade_no": payment.number}), now, &[]))
+    fn interpret_create(&self, answer: &HttpAnswer, _: Timestamp) -> Result<Created, ProviderError> {
+        self.read_created(answer)
     }
 
-    /// Let it not be paid any more.
-    pub fn close(&self, payment: &PaymentRef, now: Timestamp) -> HttpCall {
-        self.call(self.fields(CLOSE, &json!({"out_trade_no": payment.number}), now, &[]))
+    fn query(&self, payment: &PaymentRef, now: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
+        Ok(self.call(self.fields(QUERY, &json!({"out_trade_no": payment.number}), now, &[])))
     }
 
-    /// Money back.
-    pub fn refund(&self, refund: &RefundRequest, now: Timestamp) -> Result<HttpCall, ProviderError> {
+    fn interpret_query(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<PaymentStatus, ProviderError> {
+        self.read_status(payment, answer)
+    }
+
+    fn close(&self, payment: &PaymentRef, now: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
+        Ok(self.call(self.fields(CLOSE, &json!({"out_trade_no": payment.number}), now, &[])))
+    }
+
+    fn interpret_close(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
+        self.read_closed(payment, answer)
+    }
+
+    fn refund(&self, refund: &RefundRequest, now: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
         checks::takes_yuan("Alipay", refund.amount, &refund.currency, yuan::MAX_FEN)?;
         checks::refundable(refund.amount, refund.total)?;
         let content = json!({
@@ -128,16 +159,52 @@ impl Alipay {
         Ok(self.call(self.fields(REFUND, &content, now, &[])))
     }
 
-    /// Is the money back?
-    pub fn query_refund(&self, refund: &RefundRequest, now: Timestamp) -> HttpCall {
-        let content = json!({"trade_no": refund.transaction, "out_request_no": refund.refund.as_str()});
-        self.call(self.fields(QUERY_REFUND, &content, now, &[]))
+    fn interpret_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund(refund, answer)
     }
 
-    /// The fields of a request, with their signature.
+    fn query_refund(&self, refund: &RefundRequest, now: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
+        let content = json!({"trade_no": refund.transaction, "out_request_no": refund.refund.as_str()});
+        Ok(self.call(self.fields(QUERY_REFUND, &content, now, &[])))
+    }
+
+    fn interpret_query_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund_status(refund, answer)
+    }
+
+    fn notice(&self, _: &Headers, raw_body: &[u8], _: Timestamp) -> Result<Notice, NoticeError> {
+        self.read_notice(raw_body)
+    }
+
+    fn success_answer(&self) -> HttpAnswer {
+        HttpAnswer::new(200, "text/plain", "success")
+    }
+
+    /// Alipay repeats a notice after any answer but `success`.
+    fn refusal(&self, _: &NoticeError) -> HttpAnswer {
+        HttpAnswer::new(400, "text/plain", "fail")
+    }
+
+    fn read_return(&self, query: &str) -> Result<Subject, NoticeError> {
+        self.read_return_query(query)
+    }
+}
+
+impl Alipay {
+    /// The signed fields of a request.
     fn fields(&self, method: &str, content: &Value, now: Timestamp, urls: &[(&str, &str)]) -> Fields {
         let content = content.to_string();
-        let time = china::with_spaces(now);
+        let time = china_time::with_spaces(now);
         let common = [
             ("app_id", self.app_id.as_str()),
             ("method", method),
@@ -155,7 +222,8 @@ impl Alipay {
         fields
     }
 
-    /// The content goes into the body, all else into the query, where Alipay looks for `charset` before it reads the body.
+    /// The content goes into the body and everything else into the query, because Alipay reads `charset` from the query
+    /// before it reads the body.
     fn call(&self, mut fields: Fields) -> HttpCall {
         let content = fields.remove_entry("biz_content");
         HttpCall {

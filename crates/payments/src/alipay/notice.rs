@@ -1,19 +1,18 @@
-//! What Alipay sends by itself: notices, and the fields that a buyer's browser brings back.
+//! Alipay's notices, and the signed query with which a buyer's browser returns from Alipay.
 
 use super::Alipay;
-use crate::form::{self, Fields};
-use crate::http::HttpAnswer;
+use crate::MAX_NOTICE;
+use crate::list::Kind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
-use crate::payment::Kind;
-use crate::{MAX_NOTICE, checks, china, yuan};
+use crate::shared::form::{self, Fields};
+use crate::shared::{checks, china_time, yuan};
 
 impl Alipay {
-    /// Reads and verifies a notice.
-    pub fn notice(&self, body: &[u8]) -> Result<Notice, NoticeError> {
+    pub(super) fn read_notice(&self, body: &[u8]) -> Result<Notice, NoticeError> {
         let fields = self.verified(body)?;
         let one = |name: &'static str| field(&fields, name);
         let status = one("trade_status")?;
-        // Alipay may name a refund of nothing, 0.00, where there was none.
+        // Alipay may name a refund of 0.00 where there was none.
         let refunded = fields.get("refund_fee").is_some_and(|fee| yuan::to_fen(fee) != Some(0));
         let outcome = match (status, refunded) {
             ("TRADE_SUCCESS" | "TRADE_FINISHED", false) => Outcome::Paid,
@@ -29,23 +28,22 @@ impl Alipay {
             transaction: Some(one("trade_no")?.to_owned()),
             amount: yuan::to_fen(one(amount)?).ok_or(NoticeError::Malformed(amount))?,
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
-            happened_at: fields.get(happened_at).and_then(|time| china::from_spaces(time)),
+            happened_at: fields.get(happened_at).and_then(|time| china_time::from_spaces(time)),
             outcome,
         })
     }
 
-    /// What the query that a buyer's browser comes back with is about, once it is verified. For display only.
-    pub fn read_return(&self, query: &str) -> Result<Subject, NoticeError> {
+    pub(super) fn read_return_query(&self, query: &str) -> Result<Subject, NoticeError> {
         subject(&self.verified(query.as_bytes())?)
     }
 
-    /// The fields of a form that Alipay signed, for this application and this seller.
+    /// The fields of a form that Alipay has signed for this application and this seller.
     fn verified(&self, form: &[u8]) -> Result<Fields, NoticeError> {
         if form.len() > MAX_NOTICE {
             return Err(NoticeError::TooLarge);
         }
         let mut fields = form::read(form).ok_or(NoticeError::Malformed("body"))?;
-        // An empty value is not signed: whoever passes the notice on could add one. It is as good as not there.
+        // The signature does not cover empty values, so anyone could add one. They are ignored.
         fields.retain(|_, value| !value.is_empty());
         if field(&fields, "sign_type")? != "RSA2" {
             return Err(NoticeError::Malformed("sign_type"));
@@ -64,16 +62,6 @@ impl Alipay {
             return Err(NoticeError::NotUs("seller_id"));
         }
         Ok(fields)
-    }
-
-    /// What Alipay wants to read.
-    pub fn success(&self) -> HttpAnswer {
-        HttpAnswer::new(200, "text/plain", "success")
-    }
-
-    /// Anything but `success` makes Alipay try again.
-    pub fn failure(&self) -> HttpAnswer {
-        HttpAnswer::new(400, "text/plain", "fail")
     }
 }
 

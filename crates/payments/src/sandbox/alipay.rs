@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Asked, Happened, Keys, Payment, Refund, Reply, State, text};
-use crate::crypto::{SettingsError, SigningKey, VerifyingKey};
-use crate::form::{self, Fields};
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
-use crate::{china, yuan};
+use crate::shared::crypto::{SettingsError, SigningKey, VerifyingKey};
+use crate::shared::form::{self, Fields};
+use crate::shared::{china_time as china, yuan};
 
 #[derive(Debug)]
 pub(super) struct Side {

@@ -6,8 +6,8 @@ use aws_lc_rs::signature::KeyPair as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::crypto::{SettingsError, hex, to_base64};
-use crate::payment::Kind;
+use crate::list::Kind;
+use crate::shared::crypto::{SettingsError, hex, to_base64};
 
 /// Both halves of an RSA key, in PEM.
 #[derive(Clone, Serialize, Deserialize)]
@@ -78,6 +78,8 @@ impl Keys {
             Kind::Stripe => json!({
                 "secretKey": self.stripe_key, "webhookSecrets": [self.stripe_webhook_secret], "baseUrl": base,
             }),
+            #[cfg(test)]
+            Kind::Toy => json!({"key": self.api_v2_key, "baseUrl": base}),
         };
         settings.to_string()
     }

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 pub use keys::Keys;
 
-use crate::crypto::SettingsError;
 use crate::http::{HttpAnswer, HttpCall};
-use crate::payment::{Kind, Nonce, Way};
+use crate::list::Kind;
+use crate::payment::{Nonce, Way};
+use crate::shared::crypto::SettingsError;
 
 /// A payment, as the provider keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +152,8 @@ pub struct Sandbox {
     wechat_v3: wechat_v3::Side,
     wechat_v2: wechat_v2::Side,
     stripe: stripe::Side,
+    #[cfg(test)]
+    toy: crate::tests::toy::Side,
 }
 
 impl Sandbox {
@@ -161,6 +164,8 @@ impl Sandbox {
             wechat_v3: wechat_v3::Side::new(keys)?,
             wechat_v2: wechat_v2::Side::new(keys),
             stripe: stripe::Side::new(keys),
+            #[cfg(test)]
+            toy: crate::tests::toy::Side::new(keys)?,
         })
     }
 
@@ -171,6 +176,8 @@ impl Sandbox {
             Kind::WechatV3 => self.wechat_v3.read(call, now),
             Kind::WechatV2 => self.wechat_v2.read(call),
             Kind::Stripe => self.stripe.read(call),
+            #[cfg(test)]
+            Kind::Toy => self.toy.read(call),
         }
     }
 
@@ -181,6 +188,8 @@ impl Sandbox {
             Kind::WechatV3 => self.wechat_v3.answer(reply, now, nonce),
             Kind::WechatV2 => self.wechat_v2.answer(asked, reply, nonce),
             Kind::Stripe => self.stripe.answer(asked, reply, now),
+            #[cfg(test)]
+            Kind::Toy => self.toy.answer(reply),
         }
     }
 
@@ -198,6 +207,8 @@ impl Sandbox {
             Kind::WechatV3 => self.wechat_v3.notice(payment, happened, now, nonce),
             Kind::WechatV2 => self.wechat_v2.notice(payment, happened, now, nonce),
             Kind::Stripe => self.stripe.notice(payment, happened, now, nonce),
+            #[cfg(test)]
+            Kind::Toy => self.toy.notice(payment, happened),
         }
     }
 
@@ -207,6 +218,8 @@ impl Sandbox {
             Kind::Alipay => self.alipay.return_url(payment, now),
             Kind::Stripe => payment.return_url.replace("{CHECKOUT_SESSION_ID}", &payment.id),
             Kind::WechatV3 | Kind::WechatV2 => payment.return_url.clone(),
+            #[cfg(test)]
+            Kind::Toy => payment.return_url.clone(),
         }
     }
 }

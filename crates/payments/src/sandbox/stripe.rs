@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Asked, Happened, Keys, Payment, Refund, Refusal, Reply, State};
-use crate::crypto::{Secret, hmac_sha256_hex, same};
-use crate::form;
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
+use crate::shared::crypto::{Secret, hmac_sha256_hex, same};
+use crate::shared::form;
 
 #[derive(Debug)]
 pub(super) struct Side {

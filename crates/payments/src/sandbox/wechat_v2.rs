@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::{Asked, Happened, Keys, Payment, Refund, Reply, State};
-use crate::crypto::Secret;
-use crate::form::Fields;
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
+use crate::shared::crypto::Secret;
+use crate::shared::form::Fields;
+use crate::shared::{china_time as china, xml};
 use crate::wechat_v2::{SignType, is_signed, seal_with_digest, sign};
-use crate::{china, xml};
 
 /// What [`Keys::settings`] tells the merchant.
 const SIGN_TYPE: SignType = SignType::HmacSha256;

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Asked, Happened, Keys, Payment, Refund, Reply, State, text};
 use crate::MAX_SKEW_S;
-use crate::china;
-use crate::crypto::{ContentKey, SettingsError, SigningKey, VerifyingKey};
 use crate::http::{Headers, HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
+use crate::shared::china_time as china;
+use crate::shared::crypto::{ContentKey, SettingsError, SigningKey, VerifyingKey};
 use crate::wechat_v3::{SCHEME, platform_text, request_text};
 
 #[derive(Debug)]

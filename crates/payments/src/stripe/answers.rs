@@ -1,4 +1,4 @@
-//! Stripe's answers. They are not signed: the connection's TLS vouches for them.
+//! Stripe's answers. They are not signed; TLS authenticates them.
 
 use domain::money::Currency;
 use jiff::Timestamp;
@@ -6,13 +6,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::Stripe;
-use crate::checks;
 use crate::http::HttpAnswer;
-use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
+use crate::payment::{
+    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+};
+use crate::shared::checks;
 
-/// What a 404 means. Stripe is asked by an id that it gave itself, and keeps sessions for good: a key of another account, or of the other
-/// mode, does not see them. Whether it was paid is not known.
-const NO_SUCH_SESSION: &str = "no such session: is the key another account's?";
+/// What a 404 means. Stripe chose the session's id itself and never deletes a session, so the key must belong to
+/// another account or to the other mode. Whether the session was paid is not known.
+const NO_SUCH_SESSION: &str = "no such session: does the key belong to another account?";
 
 /// A Checkout session, in answers and in events.
 #[derive(Deserialize)]
@@ -37,7 +39,7 @@ pub(super) struct Metadata {
     pub(super) refund: Option<String>,
 }
 
-/// An id, or the thing itself.
+/// The id of a payment intent or, if the request asked to expand it, the payment intent.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Expandable {
@@ -55,7 +57,7 @@ pub(super) struct PaymentIntent {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LatestCharge {
-    Id(#[allow(dead_code, reason = "only its form counts")] String),
+    Id(#[allow(dead_code, reason = "only the variant matters")] String),
     Whole(Charge),
 }
 
@@ -103,13 +105,13 @@ impl Session {
 }
 
 #[derive(Deserialize)]
-struct Complaint {
-    error: ComplaintBody,
+struct ErrorBody {
+    error: StripeError,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ComplaintBody {
+struct StripeError {
     code: Option<String>,
     r#type: String,
     message: String,
@@ -128,59 +130,62 @@ struct RefundList {
     data: Vec<Refund>,
 }
 
-/// A no, with its status.
-struct No {
+/// A refusal, with its HTTP status.
+struct Refusal {
     status: u16,
-    complaint: ComplaintBody,
+    error: StripeError,
 }
 
-impl From<No> for ProviderError {
-    fn from(no: No) -> Self {
-        let code = no.complaint.code.unwrap_or(no.complaint.r#type);
-        Self::Refused { code, message: no.complaint.message }
+impl From<Refusal> for ProviderError {
+    fn from(refusal: Refusal) -> Self {
+        let code = refusal.error.code.unwrap_or(refusal.error.r#type);
+        Self::Refused { code, message: refusal.error.message }
     }
 }
 
-/// `Err` of the outer: nothing is known. `Err` of the inner: a no.
-fn read<T: DeserializeOwned>(answer: &HttpAnswer) -> Result<Result<T, No>, ProviderError> {
+/// The outer error means that nothing is known; the inner one is a refusal.
+fn read<T: DeserializeOwned>(answer: &HttpAnswer) -> Result<Result<T, Refusal>, ProviderError> {
     match answer.status {
         200..=299 => serde_json::from_slice(&answer.body)
             .map(Ok)
             .map_err(|_| ProviderError::Untrusted("it is not Stripe's JSON")),
-        // 409: the same request is being worked on elsewhere.
+        // 409: the same request is in flight.
         status @ (409 | 429) => Err(ProviderError::Unavailable(format!("status {status}"))),
         status @ 400..=499 => {
-            let complaint: Option<Complaint> = serde_json::from_slice(&answer.body).ok();
-            Ok(Err(No { status, complaint: complaint.map(|it| it.error).unwrap_or_default() }))
+            let body: Option<ErrorBody> = serde_json::from_slice(&answer.body).ok();
+            Ok(Err(Refusal { status, error: body.map(|body| body.error).unwrap_or_default() }))
         }
         status => Err(ProviderError::Unavailable(format!("status {status}"))),
     }
 }
 
 impl Stripe {
-    /// The page, and the session's id, which must be kept.
-    pub fn interpret_create(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+    /// The page, and the session's id, which the caller must keep.
+    pub(super) fn read_created(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
         let session: Session = read(answer)??;
         let page = session.url.ok_or(ProviderError::Untrusted("it has no page"))?;
         Ok(Created { pay_url: Some(page), qr_code: None, payment: Some(session.id) })
     }
 
-    /// Where the payment stands.
-    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
+    pub(super) fn read_status(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+    ) -> Result<PaymentStatus, ProviderError> {
         let session = match read::<Session>(answer)? {
             Ok(session) => session,
-            Err(no) if no.status == 404 => return Ok(PaymentStatus::Unknown(NO_SUCH_SESSION.to_owned())),
-            Err(no) => return Err(no.into()),
+            Err(refusal) if refusal.status == 404 => return Ok(PaymentStatus::Unknown(NO_SUCH_SESSION.to_owned())),
+            Err(refusal) => return Err(refusal.into()),
         };
-        about(payment, &session)?;
-        let paid = || session.paid().ok_or(ProviderError::Untrusted("its amount or number cannot be read"));
+        check_subject(payment, &session)?;
+        let paid = || session.paid().ok_or(ProviderError::Untrusted("its amount or transaction cannot be read"));
         let refunded = session.payment_intent.as_ref().and_then(Expandable::charge);
         let refunded = refunded.is_some_and(|charge| charge.amount_refunded > 0);
         Ok(match (session.status.as_deref(), session.payment_status.as_deref()) {
             (Some("complete"), Some("paid")) if refunded => PaymentStatus::Refunded(paid()?),
             (Some("complete"), Some("paid")) => PaymentStatus::Paid(paid()?),
-            // The buyer has done it, and the bank took its time. After a no of the bank's, Stripe waits for another way to pay, but the
-            // session's page is closed for good.
+            // The buyer has confirmed and the bank has not answered yet. If the bank refuses, Stripe waits for
+            // another payment method, but the page of a complete session does not offer one: no money can come.
             (Some("complete"), Some("unpaid")) => match session.payment_intent.as_ref().and_then(Expandable::status) {
                 Some("requires_payment_method" | "canceled") => PaymentStatus::Closed,
                 _ => PaymentStatus::Processing,
@@ -191,36 +196,39 @@ impl Stripe {
         })
     }
 
-    /// Whether it is closed. Only an open session can be expired; the query tells what another one is.
-    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
+    /// Only an open session can be expired. A query tells the status of any other.
+    pub(super) fn read_closed(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
         match read::<Session>(answer)? {
             Ok(session) => {
-                about(payment, &session)?;
+                check_subject(payment, &session)?;
                 let status = session.status.unwrap_or_default();
                 Ok(if status == "expired" { ProviderCloseAnswer::Closed } else { ProviderCloseAnswer::Unclear(status) })
             }
-            Err(no) if no.status == 404 => Ok(ProviderCloseAnswer::Unclear(NO_SUCH_SESSION.to_owned())),
-            Err(no) if no.status == 400 => Ok(ProviderCloseAnswer::Unclear(no.complaint.r#type)),
-            Err(no) => Err(no.into()),
+            Err(refusal) if refusal.status == 404 => Ok(ProviderCloseAnswer::Unclear(NO_SUCH_SESSION.to_owned())),
+            Err(refusal) if refusal.status == 400 => Ok(ProviderCloseAnswer::Unclear(refusal.error.r#type)),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 
-    /// Whether the money went back.
-    pub fn interpret_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
+    pub(super) fn read_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
         match read::<Refund>(answer)? {
-            Ok(made) if made.payment_intent.as_deref() == Some(&refund.transaction) => Ok(standing(&made)),
+            Ok(made) if made.payment_intent.as_deref() == Some(&refund.transaction) => Ok(refund_status(&made)),
             Ok(_) => Err(ProviderError::Untrusted("it is about another payment")),
-            Err(no) if no.complaint.code.as_deref() == Some("charge_already_refunded") => {
-                // All of the payment went back, by whatever refund. If this one is of all of it, there is nothing left to do, and the
-                // query, which looks for this refund's own number, would never say so.
+            Err(refusal) if refusal.error.code.as_deref() == Some("charge_already_refunded") => {
+                // The whole payment was refunded, perhaps by another refund. If this refund is of the whole amount,
+                // nothing remains to be done; a query, which looks for this refund's own number, would never tell.
                 Ok(if refund.amount == refund.total { Refunding::Refunded } else { Refunding::Processing })
             }
-            Err(no) => Err(no.into()),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 
-    /// Whether the money went back: this refund among those of the payment.
-    pub fn interpret_query_refund(
+    /// Looks for this refund among those of the payment.
+    pub(super) fn read_refund_status(
         &self,
         refund: &RefundRequest,
         answer: &HttpAnswer,
@@ -230,11 +238,11 @@ impl Stripe {
             made.metadata.refund.as_deref() == Some(refund.refund.as_str())
                 && made.payment_intent.as_deref() == Some(&refund.transaction)
         };
-        Ok(list.data.iter().find(this).map_or(Refunding::Processing, standing))
+        Ok(list.data.iter().find(this).map_or(Refunding::Processing, refund_status))
     }
 }
 
-fn about(payment: &PaymentRef, session: &Session) -> Result<(), ProviderError> {
+fn check_subject(payment: &PaymentRef, session: &Session) -> Result<(), ProviderError> {
     let same_number = session.client_reference_id.as_deref() == Some(payment.number.to_string().as_str());
     if !same_number || payment.payment.as_deref() != Some(&session.id) {
         return Err(ProviderError::Untrusted("it is about another payment"));
@@ -242,7 +250,7 @@ fn about(payment: &PaymentRef, session: &Session) -> Result<(), ProviderError> {
     Ok(())
 }
 
-fn standing(refund: &Refund) -> Refunding {
+fn refund_status(refund: &Refund) -> Refunding {
     match refund.status.as_deref() {
         Some("succeeded") => Refunding::Refunded,
         Some("pending" | "requires_action") | None => Refunding::Processing,

@@ -1,9 +1,9 @@
 //! Stripe Checkout.
 //!
-//! Amounts are minor units as they are here, for currencies without decimals too: 500 is ¥500 in JPY and $5.00 in USD. Where
-//! Stripe counts a currency in other units than its own minor ones, the currency is refused rather than converted.
+//! Stripe counts amounts in minor units, as this system does, also for currencies without decimals: 500 is ¥500 in
+//! JPY and $5.00 in USD. A currency that Stripe counts in other units than its minor ones is refused, not converted.
 //!
-//! A session lives for at least 30 minutes, which is longer than most payment windows: the close expires it.
+//! A session lives for at least 30 minutes, which is longer than most payment windows. Closing a payment expires it.
 
 mod answers;
 mod notice;
@@ -14,30 +14,35 @@ use domain::money::Currency;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use crate::crypto::{Secret, SettingsError};
-use crate::http::{HttpCall, Method};
-use crate::notice::Subject;
-use crate::payment::{PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
-use crate::{checks, form};
+use crate::http::{Headers, HttpAnswer, HttpCall, Method};
+use crate::list::Kind;
+use crate::notice::{Notice, NoticeError, Subject};
+use crate::payment::{
+    Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
+    Refunding, Start, Way,
+};
+use crate::provider::{FromSettings, PaymentProvider, ReturnPage};
+use crate::shared::crypto::{Secret, SettingsError};
+use crate::shared::{checks, form};
 
-/// The most that is taken in one payment: eight digits.
+/// The largest amount of one payment: eight digits.
 const MAX_AMOUNT: i64 = 99_999_999;
 /// The longest product name, in bytes.
 const MAX_TITLE: usize = 250;
-/// A session ends this long after the payment deadline. Whenever before the deadline the buyer starts, that is at least the 30
-/// minutes that Stripe asks for, and a repeated request is the same request.
+/// A session ends this long after the payment deadline. So it lasts for the 30 minutes that Stripe requires, even if
+/// the buyer starts just before the deadline, and a repeated request has the same end.
 const SESSION_AFTER_DEADLINE: SignedDuration = SignedDuration::from_mins(31);
 /// Stripe's longest session.
 const MAX_SESSION: SignedDuration = SignedDuration::from_hours(24);
-/// Answers have the form of this version, whatever the account's own is.
+/// The version of the API that answers follow, whatever the account's default is.
 const API_VERSION: &str = "2024-06-20";
 
-/// Stripe counts these in other units than their ISO 4217 minor ones.
+/// Stripe counts these in other units than their ISO 4217 minor units.
 const OTHER_UNITS: [&str; 3] = ["ISK", "UGX", "MGA"];
-/// Three decimals, of which Stripe takes two: the last digit must be 0.
+/// These have three decimals, of which Stripe accepts two: the last digit must be 0.
 const THREE_DECIMALS: [&str; 5] = ["BHD", "JOD", "KWD", "OMR", "TND"];
 
-/// The secret, as it is kept.
+/// The provider's entry in the payment secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
@@ -51,10 +56,10 @@ fn production() -> String {
     "https://api.stripe.com".to_owned()
 }
 
-/// One account.
+/// Stripe Checkout for one account.
 pub struct Stripe {
     secret_key: Secret,
-    /// One for each endpoint, and two while one is being changed.
+    /// One for each endpoint, and two for an endpoint whose secret is being rotated.
     webhook_secrets: Vec<Secret>,
     base_url: String,
 }
@@ -65,9 +70,11 @@ impl fmt::Debug for Stripe {
     }
 }
 
-impl Stripe {
-    /// From `{"secretKey", "webhookSecrets": […], "baseUrl"?}`.
-    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+impl FromSettings for Stripe {
+    const RETURN_PAGE: ReturnPage = ReturnPage::MarkedIfPaid("session_id");
+
+    /// Reads `{"secretKey", "webhookSecrets": […], "baseUrl"?}`.
+    fn from_json(json: &str) -> Result<Self, SettingsError> {
         let settings: Settings = checks::settings(json)?;
         if path_part(settings.secret_key.expose()).is_err() {
             return Err(SettingsError::new("secretKey", "must be Stripe's secret key (sk_… or rk_…)"));
@@ -84,16 +91,22 @@ impl Stripe {
             webhook_secrets: settings.webhook_secrets,
         })
     }
+}
 
-    /// A Checkout session: a page.
-    pub fn create(&self, request: &PaymentRequest, now: Timestamp) -> Result<Start, ProviderError> {
+impl PaymentProvider for Stripe {
+    fn kind(&self) -> Kind {
+        Kind::Stripe
+    }
+
+    /// Creates a Checkout session, which is a page.
+    fn create(&self, request: &PaymentRequest, now: Timestamp, _: &Nonce) -> Result<Start, ProviderError> {
         takes(request.amount, &request.currency)?;
         if request.way == Some(Way::Qr) {
-            return Err(ProviderError::Unsupported("Stripe gives a page, not a QR code".to_owned()));
+            return Err(ProviderError::Unsupported("Stripe offers a page, not a QR code".to_owned()));
         }
         let ends = request.expires_at.saturating_add(SESSION_AFTER_DEADLINE).unwrap_or(request.expires_at);
         if ends.duration_since(now) > MAX_SESSION {
-            let too_long = "a payment window of more than 23 hours is longer than a session of Stripe's";
+            let too_long = "a payment window of more than 23 hours is longer than Stripe's longest session";
             return Err(ProviderError::Unsupported(too_long.to_owned()));
         }
         let (number, currency) = (request.number.to_string(), request.currency.as_str().to_ascii_lowercase());
@@ -107,7 +120,7 @@ impl Stripe {
             ("line_items[0][price_data][product_data][name]", &checks::title(&request.title, &[], MAX_TITLE)),
             ("metadata[order]", &number),
             ("metadata[orderType]", Subject::FLASH_SALE),
-            // The charge gets these, so that a refund made by hand at Stripe still names its payment.
+            // The charge inherits these, so that a refund that an operator makes at Stripe still names its payment.
             ("payment_intent_data[metadata][order]", &number),
             ("payment_intent_data[metadata][orderType]", Subject::FLASH_SALE),
             ("success_url", &format!("{}{back}session_id={{CHECKOUT_SESSION_ID}}", request.return_url)),
@@ -118,20 +131,40 @@ impl Stripe {
         Ok(Start::Call(self.call(Method::Post, "/v1/checkout/sessions", body, Some(&key))))
     }
 
-    /// Where does it stand? With the charge in it, which tells of refunds.
-    pub fn query(&self, payment: &PaymentRef) -> Result<HttpCall, ProviderError> {
+    fn interpret_create(&self, answer: &HttpAnswer, _: Timestamp) -> Result<Created, ProviderError> {
+        self.read_created(answer)
+    }
+
+    /// The answer includes the charge, which tells about refunds.
+    fn query(&self, payment: &PaymentRef, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
         let path = format!("/v1/checkout/sessions/{}?expand[]=payment_intent.latest_charge", session(payment)?);
         Ok(self.call(Method::Get, &path, String::new(), None))
     }
 
-    /// Let it not be paid any more.
-    pub fn close(&self, payment: &PaymentRef) -> Result<HttpCall, ProviderError> {
+    fn interpret_query(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<PaymentStatus, ProviderError> {
+        self.read_status(payment, answer)
+    }
+
+    fn close(&self, payment: &PaymentRef, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
         let path = format!("/v1/checkout/sessions/{}/expire", session(payment)?);
         Ok(self.call(Method::Post, &path, String::new(), None))
     }
 
-    /// Money back.
-    pub fn refund(&self, refund: &RefundRequest) -> Result<HttpCall, ProviderError> {
+    fn interpret_close(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
+        self.read_closed(payment, answer)
+    }
+
+    fn refund(&self, refund: &RefundRequest, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
         takes(refund.amount, &refund.currency)?;
         checks::refundable(refund.amount, refund.total)?;
         let body = form::write([
@@ -146,15 +179,46 @@ impl Stripe {
         Ok(self.call(Method::Post, "/v1/refunds", body, Some(&key)))
     }
 
-    /// Is the money back?
-    pub fn query_refund(&self, refund: &RefundRequest) -> Result<HttpCall, ProviderError> {
+    fn interpret_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund(refund, answer)
+    }
+
+    fn query_refund(&self, refund: &RefundRequest, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
         let payment_intent = path_part(&refund.transaction)?;
         let path = format!("/v1/refunds?payment_intent={payment_intent}&limit=100");
         Ok(self.call(Method::Get, &path, String::new(), None))
     }
 
+    fn interpret_query_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund_status(refund, answer)
+    }
+
+    fn notice(&self, headers: &Headers, raw_body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
+        self.read_notice(headers, raw_body, now)
+    }
+
+    fn success_answer(&self) -> HttpAnswer {
+        HttpAnswer::new(200, "application/json", r#"{"received":true}"#)
+    }
+
+    fn refusal(&self, _: &NoticeError) -> HttpAnswer {
+        HttpAnswer::new(400, "application/json", r#"{"received":false}"#)
+    }
+}
+
+impl Stripe {
     fn call(&self, method: Method, path: &str, body: String, idempotency_key: Option<&str>) -> HttpCall {
-        let mut headers = crate::http::Headers::from([
+        let mut headers = Headers::from([
             ("Authorization", format!("Bearer {}", self.secret_key.expose())),
             ("Stripe-Version", API_VERSION.to_owned()),
         ]);
@@ -186,17 +250,17 @@ fn takes(amount: i64, currency: &Currency) -> Result<(), ProviderError> {
     Ok(())
 }
 
-/// The session of a payment. Without it Stripe cannot be asked: the session was never created, or its number was not kept.
+/// The session of a payment. It is missing if the session was never created or its id was not kept.
 fn session(payment: &PaymentRef) -> Result<&str, ProviderError> {
-    let missing = || ProviderError::Unsupported("Stripe is asked by the session's id, which is missing".to_owned());
+    let missing = || ProviderError::Unsupported("Stripe needs the id of the session, which is missing".to_owned());
     path_part(payment.payment.as_deref().ok_or_else(missing)?)
 }
 
-/// An id of Stripe's, before it goes into a path or a header.
+/// Checks an id of Stripe before it goes into a path or a header.
 fn path_part(id: &str) -> Result<&str, ProviderError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !(1..=255).contains(&id.len()) || !id.bytes().all(plain) {
-        return Err(ProviderError::Unsupported("not an id of Stripe's".to_owned()));
+        return Err(ProviderError::Unsupported("not an id of Stripe".to_owned()));
     }
     Ok(id)
 }

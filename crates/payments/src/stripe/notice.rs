@@ -1,5 +1,6 @@
 //! Stripe's webhook events.
 
+use domain::money::Currency;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -7,20 +8,21 @@ use serde_json::value::RawValue;
 
 use super::Stripe;
 use super::answers::{Expandable, Metadata, Session};
-use crate::crypto::{hmac_sha256_hex, same};
-use crate::http::{Headers, HttpAnswer};
+use crate::http::Headers;
+use crate::list::Kind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
-use crate::payment::Kind;
-use crate::{MAX_NOTICE, MAX_SKEW_S, checks};
+use crate::shared::checks;
+use crate::shared::crypto::{hmac_sha256_hex, same};
+use crate::{MAX_NOTICE, MAX_SKEW_S};
 
-/// The most signatures that are tried: one for each secret while it is being changed.
+/// The most signatures that are compared. There are several while a secret is being rotated.
 const MAX_SIGNATURES: usize = 8;
 
 #[derive(Deserialize)]
 struct Event<'a> {
     r#type: String,
     created: i64,
-    /// Set for events of a connected account, which is another merchant.
+    /// Present for events of a connected account, which is another merchant.
     account: Option<String>,
     #[serde(borrow)]
     data: Data<'a>,
@@ -53,8 +55,7 @@ struct Refund {
 }
 
 impl Stripe {
-    /// Reads and verifies an event.
-    pub fn notice(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
+    pub(super) fn read_notice(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
         self.verify(headers, body, now)?;
         let event: Event<'_> = serde_json::from_slice(body).map_err(|_| NoticeError::Malformed("body"))?;
         if event.account.is_some() {
@@ -77,7 +78,7 @@ impl Stripe {
         }
     }
 
-    /// `Stripe-Signature: t=…,v1=…[,v1=…]`, over `t.body`.
+    /// Verifies `Stripe-Signature: t=…,v1=…[,v1=…]`, an HMAC over `t.body`.
     fn verify(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<(), NoticeError> {
         if body.len() > MAX_NOTICE {
             return Err(NoticeError::TooLarge);
@@ -88,27 +89,17 @@ impl Stripe {
         let mut times = parts().filter(|(name, _)| *name == "t").map(|(_, time)| time);
         let (Some(time), None) = (times.next(), times.next()) else { return Err(malformed) };
         let seconds: i64 = time.parse().map_err(|_| malformed)?;
-        let away = now.as_second().saturating_sub(seconds);
-        if away.saturating_abs() >= MAX_SKEW_S {
-            return Err(NoticeError::Stale(away));
+        let age = now.as_second().saturating_sub(seconds);
+        if age.saturating_abs() >= MAX_SKEW_S {
+            return Err(NoticeError::Stale(age));
         }
         let given: Vec<_> = parts().filter(|(name, _)| *name == "v1").take(MAX_SIGNATURES).collect();
-        let due = |secret: &str| hmac_sha256_hex(secret, &[time.as_bytes(), b".", body]);
-        let mut secrets = self.webhook_secrets.iter().map(|secret| due(secret.expose()));
-        if !secrets.any(|due| given.iter().any(|(_, signature)| same(signature, &due))) {
+        let expected = |secret: &str| hmac_sha256_hex(secret, &[time.as_bytes(), b".", body]);
+        let mut secrets = self.webhook_secrets.iter().map(|secret| expected(secret.expose()));
+        if !secrets.any(|expected| given.iter().any(|(_, signature)| same(signature, &expected))) {
             return Err(NoticeError::BadSignature);
         }
         Ok(())
-    }
-
-    /// What Stripe wants to read.
-    pub fn success(&self) -> HttpAnswer {
-        HttpAnswer::new(200, "application/json", r#"{"received":true}"#)
-    }
-
-    /// Stripe tries again.
-    pub fn failure(&self) -> HttpAnswer {
-        HttpAnswer::new(400, "application/json", r#"{"received":false}"#)
     }
 }
 
@@ -116,11 +107,12 @@ fn read<T: DeserializeOwned>(object: &RawValue) -> Result<T, NoticeError> {
     serde_json::from_str(object.get()).map_err(|_| NoticeError::Malformed("data.object"))
 }
 
-/// An event of a session. One account serves many: a session without our metadata is somebody else's.
+/// Reads an event of a session. An account can serve several systems: a session without our metadata belongs to another
+/// one.
 fn session(event: &Event<'_>, object: &RawValue, outcome: impl Fn(&Session) -> Outcome) -> Result<Notice, NoticeError> {
     let session: Session = read(object)?;
     let subject = subject(event, &session.metadata)?;
-    // Sessions of this system have the number in both places; what the shop writes there for its own orders is its own affair.
+    // A session of this system has the number in both places. For its own orders the shop may put anything there.
     if matches!(subject, Subject::FlashSale(_)) && session.metadata.order != session.client_reference_id {
         return Err(NoticeError::Malformed("client_reference_id"));
     }
@@ -164,7 +156,7 @@ fn notice(
     subject: Subject,
     transaction: Option<String>,
     amount: i64,
-    currency: domain::money::Currency,
+    currency: Currency,
     outcome: Outcome,
 ) -> Notice {
     Notice {

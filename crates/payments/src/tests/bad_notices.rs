@@ -1,12 +1,13 @@
-//! Notices that must change nothing, each with the reason that is given for it.
+//! Notices that must not be accepted, each with the reason.
 
 use super::*;
-use crate::crypto::{ContentKey, Secret, SigningKey, hmac_sha256_hex};
-use crate::form::{self, Fields};
 use crate::sandbox::Happened;
+use crate::shared::crypto::{ContentKey, Secret, SigningKey, hmac_sha256_hex};
+use crate::shared::form::{self, Fields};
+use crate::shared::xml;
 use crate::wechat_v2::{SignType, sign};
 use crate::wechat_v3::platform_text;
-use crate::{Headers, HttpCall, MAX_NOTICE, NoticeError, Outcome, Subject, xml};
+use crate::{Headers, HttpCall, MAX_NOTICE, NoticeError, Outcome, Subject};
 
 fn genuine(kind: Kind) -> HttpCall {
     sandbox().notice(kind, &paid_payment(kind), Happened::Paid, now(), &nonce()).unwrap()
@@ -25,7 +26,7 @@ fn without(headers: &Headers, name: &str) -> Headers {
 }
 
 #[test]
-fn an_oversized_body_is_not_read() {
+fn an_oversized_body_is_refused() {
     for kind in Kind::ALL {
         let body = vec![b'x'; MAX_NOTICE + 1];
         assert_eq!(verdict(kind, &genuine(kind).headers, &body), Err(NoticeError::TooLarge), "{kind}");
@@ -34,7 +35,7 @@ fn an_oversized_body_is_not_read() {
 }
 
 #[test]
-fn a_stale_notice_is_refused_and_a_slightly_wrong_clock_is_not() {
+fn a_stale_notice_is_refused_and_a_small_clock_skew_is_not() {
     for kind in [Kind::WechatV3, Kind::Stripe] {
         let call = genuine(kind);
         let at = |seconds| provider(kind).notice(&call.headers, &call.body, now() + SignedDuration::from_secs(seconds));
@@ -46,7 +47,7 @@ fn a_stale_notice_is_refused_and_a_slightly_wrong_clock_is_not() {
 }
 
 #[test]
-fn wechat_v3_headers() {
+fn wechat_v3_headers_are_checked() {
     let call = genuine(Kind::WechatV3);
     let see = |headers: &Headers| verdict(Kind::WechatV3, headers, &call.body).unwrap_err();
     for name in ["Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Serial", "Wechatpay-Signature"] {
@@ -79,14 +80,16 @@ fn wechat_v3_headers() {
     assert!(matches!(extreme, NoticeError::Stale(_)));
 }
 
-/// A notice that WeChat Pay's own keys vouch for, with this content.
+/// A notice with this content, correctly encrypted and signed with WeChat Pay's keys.
 fn v3_signed(content: &serde_json::Value, event_type: &str, algorithm: &str) -> (Headers, Vec<u8>) {
     let keys: serde_json::Value = serde_json::from_str(include_str!("keys.json")).unwrap();
     let content_key = ContentKey::parse("", keys["apiV3Key"].as_str().unwrap()).unwrap();
     let ciphertext = content_key.seal("abcdefghijkl", "transaction", content.to_string().as_bytes());
     let body = serde_json::json!({
         "id": "1", "event_type": event_type,
-        "resource": {"algorithm": algorithm, "ciphertext": ciphertext, "associated_data": "transaction", "nonce": "abcdefghijkl"},
+        "resource": {
+            "algorithm": algorithm, "ciphertext": ciphertext, "associated_data": "transaction", "nonce": "abcdefghijkl",
+        },
     });
     let body = body.to_string().into_bytes();
     let key = SigningKey::parse("", keys["wechat"]["private"].as_str().unwrap()).unwrap();
@@ -101,7 +104,7 @@ fn v3_signed(content: &serde_json::Value, event_type: &str, algorithm: &str) -> 
 }
 
 #[test]
-fn wechat_v3_contents() {
+fn wechat_v3_contents_are_checked() {
     let content = |name: &str, value: serde_json::Value| {
         let mut content = serde_json::json!({
             "appid": "wx0123456789abcdef", "mchid": "1900000001", "out_trade_no": NUMBER, "transaction_id": "42",
@@ -139,7 +142,7 @@ fn wechat_v3_contents() {
 }
 
 #[test]
-fn alipay_fields() {
+fn alipay_fields_are_checked() {
     let keys: serde_json::Value = serde_json::from_str(include_str!("keys.json")).unwrap();
     let key = SigningKey::parse("", keys["alipay"]["private"].as_str().unwrap()).unwrap();
     let base = form::read(&genuine(Kind::Alipay).body).unwrap();
@@ -197,11 +200,11 @@ fn alipay_fields() {
     let waiting = see(&[("trade_status", Some("WAIT_BUYER_PAY"))], true).unwrap();
     assert_eq!((waiting.outcome.clone(), waiting.paid()), (Outcome::Other("WAIT_BUYER_PAY".to_owned()), None));
     let added = see(&[("refund_fee", Some(""))], false).unwrap();
-    assert_eq!(added.outcome, Outcome::Paid, "an empty field is not signed, and must not count");
+    assert_eq!(added.outcome, Outcome::Paid, "the signature does not cover an empty field, so it must not count");
 }
 
 #[test]
-fn wechat_v2_fields() {
+fn wechat_v2_fields_are_checked() {
     let key = Secret::new("192006250b4c09247ec02edce69f6a2d");
     let base = xml::read("xml", &genuine(Kind::WechatV2).body).unwrap();
     let see = |name: &str, value: &str, sign_again: bool| {
@@ -237,7 +240,7 @@ fn wechat_v2_fields() {
 }
 
 #[test]
-fn stripe_headers_and_events() {
+fn stripe_headers_and_events_are_checked() {
     let call = genuine(Kind::Stripe);
     let signature = call.headers.one("Stripe-Signature").unwrap().to_owned();
     let (time, v1) = signature.split_once(',').unwrap();
@@ -267,7 +270,7 @@ fn stripe_headers_and_events() {
     let text = String::from_utf8(call.body.clone()).unwrap();
     assert!(signed(&text).is_ok());
     let unpaid = signed(&text.replace("\"payment_status\":\"paid\"", "\"payment_status\":\"unpaid\"")).unwrap();
-    assert_eq!(unpaid.outcome, Outcome::Other("unpaid".to_owned()), "a bank transfer that is on its way");
+    assert_eq!(unpaid.outcome, Outcome::Other("unpaid".to_owned()), "a bank transfer in progress");
     let invoice = signed(&text.replace("checkout.session.completed", "invoice.paid"));
     assert_eq!(invoice, Err(NoticeError::NotOurs("invoice.paid".to_owned())));
     let others = signed(&text.replace("\"metadata\":{", "\"metadata\":{},\"x\":{"));
@@ -281,7 +284,7 @@ fn stripe_headers_and_events() {
         assert_eq!(
             ordinary.subject,
             Subject::Ordinary(NUMBER.to_owned()),
-            "what the shop writes there is its own affair"
+            "the shop may put anything there for its own orders"
         );
         let ours = signed(&text.replace(&reference, theirs));
         assert_eq!(ours, Err(NoticeError::Malformed("client_reference_id")), "{theirs}");

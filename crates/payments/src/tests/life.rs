@@ -1,10 +1,12 @@
-//! A payment's whole life at each provider, with the sandbox on the other side.
+//! The whole life of a payment at each provider, with the sandbox on the other side.
 
 use super::*;
 use crate::sandbox::{Asked, Happened, Refund, Refusal, Reply};
-use crate::{ProviderCloseAnswer, HttpAnswer, HttpCall, Outcome, Paid, ProviderError, Refunding, PaymentStatus, Start, Subject};
+use crate::{
+    HttpAnswer, HttpCall, Outcome, Paid, PaymentStatus, ProviderCloseAnswer, ProviderError, Refunding, Start, Subject,
+};
 
-/// The other side's answer to a call.
+/// The sandbox's reading of a call, and its answer.
 fn ask(kind: Kind, call: &HttpCall, reply: Reply<'_>) -> (Asked, HttpAnswer) {
     let sandbox = sandbox();
     let asked = sandbox.read(kind, call, now()).unwrap_or_else(|answer| panic!("{kind}: {answer:?}"));
@@ -42,7 +44,7 @@ fn a_payment_is_started_with_what_the_order_says() {
 }
 
 #[test]
-fn alipays_link_is_read_by_alipay_as_a_page() {
+fn alipays_link_opens_a_page() {
     let request = PaymentRequest { way: Some(Way::Page), ..request(Kind::Alipay) };
     let Start::Ready(created) = provider(Kind::Alipay).create(&request, now(), &nonce()).unwrap() else { panic!() };
     let browser = HttpCall {
@@ -60,7 +62,7 @@ fn alipays_link_is_read_by_alipay_as_a_page() {
 }
 
 #[test]
-fn a_query_tells_where_the_payment_stands() {
+fn a_query_tells_the_status() {
     for kind in Kind::ALL {
         let provider = provider(kind);
         let paid = paid_payment(kind);
@@ -68,20 +70,20 @@ fn a_query_tells_where_the_payment_stands() {
         let refunded = Payment { state: State::Refunded, ..paid.clone() };
         let reference = reference(&paid);
         let call = provider.query(&reference, now(), &nonce()).unwrap();
-        let standing = |reply: Reply<'_>| provider.interpret_query(&reference, &ask(kind, &call, reply).1, now());
-        assert_eq!(standing(Reply::PaymentStatus(&unpaid(State::NotPaid))), Ok(PaymentStatus::NotPaid), "{kind}");
-        assert_eq!(standing(Reply::PaymentStatus(&paid)), Ok(PaymentStatus::Paid(money(kind))), "{kind}");
-        assert_eq!(standing(Reply::PaymentStatus(&refunded)), Ok(PaymentStatus::Refunded(money(kind))), "{kind}");
-        assert_eq!(standing(Reply::PaymentStatus(&unpaid(State::Closed))), Ok(PaymentStatus::Closed), "{kind}");
-        let missing = standing(Reply::Missing).unwrap();
+        let status = |reply: Reply<'_>| provider.interpret_query(&reference, &ask(kind, &call, reply).1, now());
+        assert_eq!(status(Reply::PaymentStatus(&unpaid(State::NotPaid))), Ok(PaymentStatus::NotPaid), "{kind}");
+        assert_eq!(status(Reply::PaymentStatus(&paid)), Ok(PaymentStatus::Paid(money(kind))), "{kind}");
+        assert_eq!(status(Reply::PaymentStatus(&refunded)), Ok(PaymentStatus::Refunded(money(kind))), "{kind}");
+        assert_eq!(status(Reply::PaymentStatus(&unpaid(State::Closed))), Ok(PaymentStatus::Closed), "{kind}");
+        let missing = status(Reply::Missing).unwrap();
         if kind == Kind::Stripe {
             assert!(matches!(&missing, PaymentStatus::Unknown(why) if why.contains("another account")), "{missing:?}");
         } else {
             assert_eq!(missing, PaymentStatus::Missing, "{kind}");
         }
-        assert!(matches!(standing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
+        assert!(matches!(status(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
         let other = Payment { number: OTHER_NUMBER.to_owned(), ..paid.clone() };
-        assert!(matches!(standing(Reply::PaymentStatus(&other)), Err(ProviderError::Untrusted(_))), "{kind}");
+        assert!(matches!(status(Reply::PaymentStatus(&other)), Err(ProviderError::Untrusted(_))), "{kind}");
     }
 }
 
@@ -93,23 +95,24 @@ fn a_close_is_clean_or_leads_to_a_query() {
         let closed = Payment { state: State::Closed, paid_at: None, ..paid_payment(kind) };
         let reference = reference(&closed);
         let call = provider.close(&reference, now(), &nonce()).unwrap();
-        let closing = |reply: Reply<'_>| provider.interpret_close(&reference, &ask(kind, &call, reply).1, now());
-        assert_eq!(closing(Reply::Closed(&closed)), Ok(ProviderCloseAnswer::Closed), "{kind}");
-        let missing = closing(Reply::Missing).unwrap();
+        let close = |reply: Reply<'_>| provider.interpret_close(&reference, &ask(kind, &call, reply).1, now());
+        assert_eq!(close(Reply::Closed(&closed)), Ok(ProviderCloseAnswer::Closed), "{kind}");
+        let missing = close(Reply::Missing).unwrap();
         if kind == Kind::Stripe {
-            // It made the session itself: who does not see it asks with another's key, and the buyer may still pay.
-            assert!(matches!(&missing, ProviderCloseAnswer::Unclear(why) if why.contains("another account")), "{missing:?}");
+            // Stripe never forgets a session, so the key must be of another account, and the buyer may still pay.
+            let ProviderCloseAnswer::Unclear(why) = &missing else { panic!("{missing:?}") };
+            assert!(why.contains("another account"), "{why}");
         } else {
             assert_eq!(missing, ProviderCloseAnswer::NothingThere, "{kind}");
         }
-        let paid = closing(Reply::AlreadyPaid(&paid_payment(kind))).unwrap();
+        let paid = close(Reply::AlreadyPaid(&paid_payment(kind))).unwrap();
         assert!(matches!(paid, ProviderCloseAnswer::AlreadyPaid | ProviderCloseAnswer::Unclear(_)), "{kind}: {paid:?}");
-        assert!(matches!(closing(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
+        assert!(matches!(close(Reply::Trouble), Err(ProviderError::Unavailable(_))), "{kind}");
     }
 }
 
 #[test]
-fn a_refund_is_made_once_and_can_be_asked_about() {
+fn a_refund_is_made_and_queried() {
     for kind in Kind::ALL {
         let (provider, request, payment) = (provider(kind), refund(kind), paid_payment(kind));
         let call = provider.refund(&request, now(), &nonce()).unwrap();
@@ -148,7 +151,7 @@ fn a_refund_is_made_once_and_can_be_asked_about() {
 }
 
 #[test]
-fn alipay_says_refunded_once_and_then_that_nothing_moved() {
+fn alipay_reports_moved_money_only_for_the_first_request() {
     let (provider, request) = (provider(Kind::Alipay), refund(Kind::Alipay));
     let payment = paid_payment(Kind::Alipay);
     let call = provider.refund(&request, now(), &nonce()).unwrap();
@@ -158,7 +161,7 @@ fn alipay_says_refunded_once_and_then_that_nothing_moved() {
 }
 
 #[test]
-fn what_stripe_has_sent_back_whole_is_refunded() {
+fn a_payment_that_stripe_has_refunded_in_full_counts_as_refunded() {
     let provider = provider(Kind::Stripe);
     let said = |request: &RefundRequest| {
         let call = provider.refund(request, now(), &nonce()).unwrap();
@@ -168,12 +171,12 @@ fn what_stripe_has_sent_back_whole_is_refunded() {
     let whole = refund(Kind::Stripe);
     assert_eq!(said(&whole), Ok(Refunding::Refunded));
     let part = RefundRequest { amount: 1, ..whole };
-    assert_eq!(said(&part), Ok(Refunding::Processing), "whether a part was among it is for the query");
+    assert_eq!(said(&part), Ok(Refunding::Processing), "a query must tell whether this part was refunded");
 }
 
 #[test]
-fn notices_of_every_kind_are_understood() {
-    let told = |kind: Kind, happened: Happened| {
+fn every_notice_is_understood() {
+    let outcome_of = |kind: Kind, happened: Happened| {
         let payment = paid_payment(kind);
         let call = sandbox().notice(kind, &payment, happened, now(), &nonce())?;
         assert_eq!(call.url, payment.notify_url);
@@ -184,12 +187,12 @@ fn notices_of_every_kind_are_understood() {
         Some(notice.outcome)
     };
     for kind in Kind::ALL {
-        assert_eq!(told(kind, Happened::Paid), Some(Outcome::Paid));
+        assert_eq!(outcome_of(kind, Happened::Paid), Some(Outcome::Paid));
         let failed = matches!(kind, Kind::WechatV2 | Kind::Stripe).then_some(Outcome::Failed);
-        assert_eq!(told(kind, Happened::Failed), failed, "{kind}");
+        assert_eq!(outcome_of(kind, Happened::Failed), failed, "{kind}");
         let closed = matches!(kind, Kind::Alipay | Kind::Stripe).then_some(Outcome::Closed);
-        assert_eq!(told(kind, Happened::Closed), closed, "{kind}");
-        assert_eq!(told(kind, Happened::Refunded), Some(Outcome::Refunded), "{kind}");
+        assert_eq!(outcome_of(kind, Happened::Closed), closed, "{kind}");
+        assert_eq!(outcome_of(kind, Happened::Refunded), Some(Outcome::Refunded), "{kind}");
     }
 }
 
@@ -219,7 +222,7 @@ fn answers_to_notices_are_the_providers_own() {
 }
 
 #[test]
-fn what_a_provider_does_not_take_is_never_sent() {
+fn an_unsupported_payment_is_never_sent() {
     let refused = |kind: Kind, amount: i64, code: &str, way: Option<Way>| {
         let request = PaymentRequest { amount, currency: Currency::parse(code).unwrap(), way, ..request(kind) };
         match provider(kind).create(&request, now(), &nonce()) {
@@ -241,7 +244,7 @@ fn what_a_provider_does_not_take_is_never_sent() {
     refused(Kind::Stripe, 100, "ISK", None);
     let yen = PaymentRequest { currency: Currency::parse("JPY").unwrap(), amount: 500, ..request(Kind::Stripe) };
     let Ok(Start::Call(call)) = provider(Kind::Stripe).create(&yen, now(), &nonce()) else { panic!() };
-    assert!(String::from_utf8_lossy(&call.body).contains("%5Bunit_amount%5D=500&"), "yen are minor units already");
+    assert!(String::from_utf8_lossy(&call.body).contains("%5Bunit_amount%5D=500&"), "yen have no decimals");
     let long = PaymentRequest { expires_at: now() + SignedDuration::from_hours(24), ..request(Kind::Stripe) };
     assert!(provider(Kind::Stripe).create(&long, now(), &nonce()).is_err());
     let lost = PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: None };
@@ -249,7 +252,7 @@ fn what_a_provider_does_not_take_is_never_sent() {
 }
 
 #[test]
-fn a_request_that_was_altered_is_refused_by_the_other_side() {
+fn an_altered_request_is_refused_by_the_provider() {
     for kind in [Kind::Alipay, Kind::WechatV3, Kind::WechatV2] {
         let Start::Call(call) = provider(kind).create(&request(kind), now(), &nonce()).unwrap() else { panic!() };
         let cheaper = String::from_utf8(call.body.clone()).unwrap().replace("6999", "1").replace("69.99", "0.01");
@@ -265,7 +268,7 @@ fn a_request_that_was_altered_is_refused_by_the_other_side() {
 }
 
 #[test]
-fn an_unsigned_no_concludes_nothing() {
+fn nothing_follows_from_an_unsigned_refusal() {
     let missing = HttpAnswer::new(404, "application/json", r#"{"code":"ORDER_NOT_EXIST","message":"x"}"#);
     let payment = reference(&paid_payment(Kind::WechatV3));
     let v3 = provider(Kind::WechatV3);
@@ -276,7 +279,8 @@ fn an_unsigned_no_concludes_nothing() {
     let body = r#"{"alipay_trade_close_response":{"code":"40004","sub_code":"ACQ.TRADE_NOT_EXIST"}}"#;
     let missing = HttpAnswer::new(200, "application/json", body);
     assert!(provider(Kind::Alipay).interpret_close(&payment, &missing, now()).is_err());
-    let body = "<xml><return_code>SUCCESS</return_code><result_code>FAIL</result_code><err_code>ORDERNOTEXIST</err_code></xml>";
+    let body = "<xml><return_code>SUCCESS</return_code><result_code>FAIL</result_code>\
+                <err_code>ORDERNOTEXIST</err_code></xml>";
     let missing = HttpAnswer::new(200, "text/xml", body);
     assert!(provider(Kind::WechatV2).interpret_close(&payment, &missing, now()).is_err());
 }
@@ -301,7 +305,7 @@ fn settings_are_checked_and_never_printed() {
     let bare = ["PRIVATE", "PUBLIC"].iter().fold(bare, |text, kind| {
         text.replace(&format!("-----BEGIN {kind} KEY-----"), "").replace(&format!("-----END {kind} KEY-----"), "")
     });
-    assert!(Provider::from_json(Kind::Alipay, &bare).is_ok(), "bare base64, as Alipay hands it out");
+    assert!(Provider::from_json(Kind::Alipay, &bare).is_ok(), "bare base64, as Alipay provides it");
     assert!(format!("{keys:?}").len() < 60);
 }
 
@@ -315,12 +319,12 @@ fn generated_keys_work() {
         let call = sandbox.notice(kind, &paid_payment(kind), Happened::Paid, now(), &nonce()).unwrap();
         assert!(provider.notice(&call.headers, &call.body, now()).is_ok(), "{kind}");
         let stranger = super::provider(kind).notice(&call.headers, &call.body, now());
-        assert!(stranger.is_err(), "{kind}: another's keys");
+        assert!(stranger.is_err(), "{kind}: other keys");
     }
 }
 
 #[test]
-fn a_no_is_signed_and_keeps_the_providers_words() {
+fn a_refusal_keeps_the_providers_words() {
     for kind in Kind::ALL {
         let (provider, request) = (provider(kind), request(kind));
         let Start::Call(call) = provider.create(&request, now(), &nonce()).unwrap() else { panic!("{kind}") };

@@ -1,11 +1,12 @@
-//! Tests over all providers: vectors made by other software, a payment's whole life against the sandbox, and notices that were
-//! forged, altered or replayed.
+//! Tests over all providers: vectors that other software has made, the whole life of a payment against the sandbox, and
+//! notices that were forged, altered or replayed. A toy provider takes part in all tests that loop over `Kind::ALL`.
 
 mod bad_notices;
 mod life;
 mod mutations;
 mod refund_notices;
-mod standings;
+mod statuses;
+pub(crate) mod toy;
 mod vectors;
 
 use domain::ids::PaymentNumber;
@@ -27,7 +28,7 @@ fn nonce() -> Nonce {
     Nonce::new([0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff])
 }
 
-/// Keys for tests alone, so that signatures can be compared with those that other software made.
+/// Fixed keys, so that signatures can be compared with those that other software has made.
 fn keys() -> Keys {
     serde_json::from_str(include_str!("keys.json")).unwrap()
 }
@@ -36,7 +37,7 @@ fn sandbox() -> Sandbox {
     Sandbox::new(&keys()).unwrap()
 }
 
-fn provider(kind: Kind) -> Provider {
+fn provider(kind: Kind) -> Box<Provider> {
     Provider::from_json(kind, &keys().settings(kind, "http://127.0.0.1:3000/_sandbox")).unwrap()
 }
 

@@ -1,12 +1,13 @@
-//! WeChat Pay v2's notices of refunds, which are encrypted and not signed.
+//! WeChat Pay v2's notices of refunds, which are encrypted but not signed.
 
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::crypto::{Secret, from_base64, to_base64};
 use crate::sandbox::Happened;
+use crate::shared::crypto::{Secret, from_base64, to_base64};
+use crate::shared::xml;
 use crate::wechat_v2::{open_with_digest, seal_with_digest};
-use crate::{Headers, Notice, NoticeError, Outcome, Subject, xml};
+use crate::{Headers, Notice, NoticeError, Outcome, Subject};
 
 const KIND: Kind = Kind::WechatV2;
 
@@ -14,7 +15,7 @@ fn key() -> Secret {
     Secret::new("192006250b4c09247ec02edce69f6a2d")
 }
 
-/// The genuine notice: its fields, and those that are encrypted.
+/// A genuine notice: its fields, and the fields of its encrypted content.
 fn genuine() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let call = sandbox().notice(KIND, &paid_payment(KIND), Happened::Refunded, now(), &nonce()).unwrap();
     let outer = xml::read("xml", &call.body).unwrap();
@@ -42,7 +43,7 @@ fn around(name: &str, value: &str) -> Result<Notice, NoticeError> {
 }
 
 #[test]
-fn it_tells_what_became_of_the_refund() {
+fn the_notice_tells_the_result_of_the_refund() {
     for (status, outcome) in [
         ("SUCCESS", Outcome::Refunded),
         ("CHANGE", Outcome::RefundFailed),
@@ -53,13 +54,13 @@ fn it_tells_what_became_of_the_refund() {
         assert_eq!((notice.outcome.clone(), notice.paid()), (outcome, None), "{status}");
     }
     let notice = inside("refund_fee", "1").unwrap();
-    assert_eq!((notice.amount, notice.currency), (1, currency(KIND)), "what went back, not what was paid");
+    assert_eq!((notice.amount, notice.currency), (1, currency(KIND)), "the refunded amount, not the paid one");
     assert_eq!(notice.happened_at, Some(now()));
     assert_eq!(inside("out_trade_no", "A-17").unwrap().subject, Subject::Ordinary("A-17".to_owned()));
 }
 
 #[test]
-fn what_is_not_whole_is_refused() {
+fn an_incomplete_notice_is_refused() {
     for (name, value, error) in [
         ("refund_status", "", "refund_status"),
         ("refund_fee", "", "refund_fee"),
@@ -82,7 +83,7 @@ fn what_is_not_whole_is_refused() {
 }
 
 #[test]
-fn only_the_key_makes_one() {
+fn a_notice_cannot_be_made_without_the_key() {
     let content = xml::write("root", &genuine().1);
     let stranger = Secret::new("292006250b4c09247ec02edce69f6a2d");
     let forged = seal_with_digest(&stranger, content.as_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! Requests and notices compared with ones that other software signed: `vectors.json` was made with Python's `cryptography`
-//! (OpenSSL), `hashlib` and `hmac`, from the providers' descriptions.
+//! Requests and notices compared with ones that other software has signed: `vectors.json` was made with Python's
+//! `cryptography` (OpenSSL), `hashlib` and `hmac`, from the providers' documentation.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ fn vector(name: &str) -> String {
     all[name].clone()
 }
 
-/// As the merchant would have it: at the provider's own address.
-fn production(kind: Kind) -> Provider {
+/// A provider at its production address.
+fn production(kind: Kind) -> Box<Provider> {
     let mut settings: serde_json::Value = serde_json::from_str(&keys().settings(kind, "https://x.example")).unwrap();
     settings.as_object_mut().unwrap().retain(|name, _| name != "gateway" && name != "baseUrl");
     Provider::from_json(kind, &settings.to_string()).unwrap()
@@ -43,7 +43,10 @@ fn alipay_precreate() {
     );
     assert_eq!(headers(&call), [("Content-Type", "application/x-www-form-urlencoded;charset=utf-8")]);
     let fields: Vec<_> = form_urlencoded::parse(&call.body).into_owned().collect();
-    let content = r#"{"out_trade_no":"01K9PZ0000ABCDEFGHJKMNPQRS000001","passback_params":"2","subject":"手机 A B","time_expire":"2026-11-11 08:20:00","total_amount":"69.99"}"#;
+    let content = concat!(
+        r#"{"out_trade_no":"01K9PZ0000ABCDEFGHJKMNPQRS000001","passback_params":"2","subject":"手机 A B","#,
+        r#""time_expire":"2026-11-11 08:20:00","total_amount":"69.99"}"#
+    );
     assert_eq!(fields, [("biz_content".to_owned(), content.to_owned())]);
 }
 
@@ -98,9 +101,11 @@ fn wechat_v2_request() {
     assert_eq!(
         String::from_utf8_lossy(&call.body),
         format!(
-            "<xml><appid>wx0123456789abcdef</appid><attach>2</attach><body>手机 A&amp;B</body><fee_type>CNY</fee_type>\
+            "<xml><appid>wx0123456789abcdef</appid><attach>2</attach><body>手机 A&amp;B</body>\
+             <fee_type>CNY</fee_type>\
              <mch_id>1900000001</mch_id><nonce_str>00112233445566778899aabbccddeeff</nonce_str>\
-             <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url><out_trade_no>{NUMBER}</out_trade_no>\
+             <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url>\
+             <out_trade_no>{NUMBER}</out_trade_no>\
              <product_id>{NUMBER}</product_id><sign>{}</sign><sign_type>HMAC-SHA256</sign_type>\
              <spbill_create_ip>203.0.113.7</spbill_create_ip><time_expire>20261111082000</time_expire>\
              <total_fee>6999</total_fee><trade_type>NATIVE</trade_type></xml>",
@@ -142,10 +147,14 @@ fn stripe_request() {
     assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let later =
         production(Kind::Stripe).create(&request(Kind::Stripe), now() + SignedDuration::from_mins(14), &nonce());
-    assert_eq!(later.unwrap(), Start::Call(call), "the same number makes the same request, or the key is refused");
+    assert_eq!(
+        later.unwrap(),
+        Start::Call(call),
+        "the same number makes the same request, or Stripe refuses the idempotency key"
+    );
 }
 
-/// The notice that every provider's vector tells.
+/// The notice that every provider's vector reports.
 fn expected(kind: Kind, transaction: &str) -> Notice {
     Notice {
         provider: kind,
@@ -159,7 +168,7 @@ fn expected(kind: Kind, transaction: &str) -> Notice {
 }
 
 #[test]
-fn notices_are_accepted() {
+fn notices_signed_by_other_software_are_accepted() {
     let none = Headers::default();
     let alipay = provider(Kind::Alipay).notice(&none, vector("alipay_notice").as_bytes(), now());
     assert_eq!(alipay, Ok(expected(Kind::Alipay, "2026111122001400000000000001")));
@@ -225,7 +234,7 @@ fn a_platform_certificate_serves_as_its_key() {
     assert!(provider.notice(&headers, vector("v3_notice_body").as_bytes(), now()).is_ok());
     assert!(!format!("{provider:?}").contains("BEGIN"));
     let typed = with(&serial.to_lowercase()).unwrap();
-    assert!(typed.notice(&headers, vector("v3_notice_body").as_bytes(), now()).is_ok(), "typed in another case");
+    assert!(typed.notice(&headers, vector("v3_notice_body").as_bytes(), now()).is_ok(), "the serial in lower case");
     let wrong = with("5157F09EFDC096DE15EBE81A47057A7232F1B8E2").unwrap_err();
     assert!(wrong.to_string().contains("another serial number"), "{wrong}");
 }

@@ -1,16 +1,18 @@
-//! WeChat Pay v2's answers. `return_code` says whether the call was understood (and a no is not signed), `result_code` what came of it.
+//! WeChat Pay v2's answers. `return_code` tells whether the call was understood (if it was not, the answer is not
+//! signed); `result_code` tells its result.
 
 use super::{WechatV2, is_signed};
-use crate::form::Fields;
 use crate::http::HttpAnswer;
-use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
-use crate::{checks, china, wechat, xml};
+use crate::payment::{
+    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+};
+use crate::shared::form::Fields;
+use crate::shared::{checks, china_time, wechat, xml};
 
 /// A verified answer.
 enum Answer {
     Done(Fields),
-    /// The code of a no.
-    No(Fields),
+    Refused(Fields),
 }
 
 fn get<'f>(fields: &'f Fields, name: &str) -> &'f str {
@@ -25,7 +27,7 @@ impl Answer {
     fn done(self) -> Result<Fields, ProviderError> {
         match self {
             Self::Done(fields) => Ok(fields),
-            Self::No(fields) => Err(refused(get(&fields, "err_code"), get(&fields, "err_code_des"))),
+            Self::Refused(fields) => Err(refused(get(&fields, "err_code"), get(&fields, "err_code_des"))),
         }
     }
 }
@@ -52,34 +54,37 @@ impl WechatV2 {
             (_, code @ ("SYSTEMERROR" | "BIZERR_NEED_RETRY" | "FREQUENCY_LIMITED")) => {
                 Err(ProviderError::Unavailable(code.to_owned()))
             }
-            _ => Ok(Answer::No(fields)),
+            _ => Ok(Answer::Refused(fields)),
         }
     }
 
-    /// The QR code.
-    pub fn interpret_create(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+    pub(super) fn read_created(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
         let fields = self.read(answer)?.done()?;
         let qr_code = fields.get("code_url").cloned().ok_or(ProviderError::Untrusted("it has no QR code"))?;
         Ok(Created { pay_url: None, qr_code: Some(qr_code), payment: None })
     }
 
-    /// Where the payment stands.
-    pub fn interpret_query(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
+    pub(super) fn read_status(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+    ) -> Result<PaymentStatus, ProviderError> {
         let fields = match self.read(answer)? {
-            Answer::No(fields) if get(&fields, "err_code") == "ORDERNOTEXIST" => return Ok(PaymentStatus::Missing),
+            Answer::Refused(fields) if get(&fields, "err_code") == "ORDERNOTEXIST" => {
+                return Ok(PaymentStatus::Missing);
+            }
             other => other.done()?,
         };
         if get(&fields, "out_trade_no") != payment.number.to_string() {
             return Err(ProviderError::Untrusted("it is about another payment"));
         }
-        wechat::standing(get(&fields, "trade_state"), || paid(&fields))
+        wechat::status(get(&fields, "trade_state"), || paid(&fields))
     }
 
-    /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.
-    pub fn interpret_close(&self, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
+    pub(super) fn read_closed(&self, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
         Ok(match self.read(answer)? {
             Answer::Done(_) => ProviderCloseAnswer::Closed,
-            Answer::No(fields) => match get(&fields, "err_code") {
+            Answer::Refused(fields) => match get(&fields, "err_code") {
                 "ORDERCLOSED" => ProviderCloseAnswer::Closed,
                 "ORDERPAID" => ProviderCloseAnswer::AlreadyPaid,
                 "ORDERNOTEXIST" => ProviderCloseAnswer::NothingThere,
@@ -88,8 +93,8 @@ impl WechatV2 {
         })
     }
 
-    /// Whether the refund was taken on. WeChat Pay v2 never says here that it is done: ask `query_refund`.
-    pub fn interpret_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
+    /// WeChat Pay v2 only confirms that it has accepted the refund. `query_refund` tells when it is done.
+    pub(super) fn read_refund(&self, refund: &RefundRequest, answer: &HttpAnswer) -> Result<Refunding, ProviderError> {
         let fields = self.read(answer)?.done()?;
         if get(&fields, "out_refund_no") != refund.refund.as_str() {
             return Err(ProviderError::Untrusted("it is about another refund"));
@@ -97,14 +102,16 @@ impl WechatV2 {
         Ok(Refunding::Processing)
     }
 
-    /// Whether the money went back. Asked by the refund's number, the answer has that one refund, number 0.
-    pub fn interpret_query_refund(
+    /// The query names one refund, so the answer contains that refund alone, with the index 0.
+    pub(super) fn read_refund_status(
         &self,
         refund: &RefundRequest,
         answer: &HttpAnswer,
     ) -> Result<Refunding, ProviderError> {
         let fields = match self.read(answer)? {
-            Answer::No(fields) if get(&fields, "err_code") == "REFUNDNOTEXIST" => return Ok(Refunding::Processing),
+            Answer::Refused(fields) if get(&fields, "err_code") == "REFUNDNOTEXIST" => {
+                return Ok(Refunding::Processing);
+            }
             other => other.done()?,
         };
         if get(&fields, "out_refund_no_0") != refund.refund.as_str() {
@@ -118,17 +125,17 @@ impl WechatV2 {
     }
 }
 
-/// The money that an answer or a notice speaks of.
+/// The money that an answer or a notice reports.
 pub(super) fn paid(fields: &Fields) -> Option<Paid> {
     Some(Paid {
         transaction: fields.get("transaction_id").cloned()?,
         amount: fen(fields, "total_fee")?,
         currency: fields.get("fee_type").map_or_else(checks::yuan, |text| checks::currency(text))?,
-        paid_at: fields.get("time_end").and_then(|time| china::from_digits(time)),
+        paid_at: fields.get("time_end").and_then(|time| china_time::from_digits(time)),
     })
 }
 
-/// An amount: digits alone, and not nothing.
+/// An amount: only digits, and more than zero.
 pub(super) fn fen(fields: &Fields, name: &str) -> Option<i64> {
     let digits = fields.get(name).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     digits.parse().ok().filter(|amount| *amount > 0)

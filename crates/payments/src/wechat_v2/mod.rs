@@ -1,41 +1,48 @@
-//! WeChat Pay v2: flat XML, signed with a shared key by MD5 or HMAC-SHA256. For merchants that have not moved to v3 yet.
+//! WeChat Pay v2: flat XML, signed with a shared key by MD5 or HMAC-SHA256. For merchants that still use v2.
 //!
-//! The shared key signs both directions, so a notice must also be whole: both codes, the ids, a transaction number. The
-//! algorithm is the settings' and never the notice's own choice.
+//! The shared key signs messages in both directions, so a notice must also be complete (both result codes, the ids
+//! and a transaction): otherwise a signed request could pass for one. The settings choose the algorithm; the notice
+//! never does.
 
 mod answers;
 mod notice;
 
 use std::fmt;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use crate::crypto::{Secret, SettingsError, ecb_open, ecb_seal, hmac_sha256_hex, same};
-use crate::form::{self, Fields};
-use crate::http::{HttpCall, Method};
-use crate::notice::Subject;
-use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
-use crate::wechat::MAX_FEN;
-use crate::{checks, china, xml};
+use crate::http::{Headers, HttpAnswer, HttpCall, Method};
+use crate::list::Kind;
+use crate::notice::{Notice, NoticeError, Subject};
+use crate::payment::{
+    Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
+    Refunding, Start, Way,
+};
+use crate::provider::{FromSettings, PaymentProvider};
+use crate::shared::crypto::{Secret, SettingsError, ecb_open, ecb_seal, hmac_sha256_hex, same};
+use crate::shared::form::{self, Fields};
+use crate::shared::wechat::MAX_FEN;
+use crate::shared::{checks, china_time, xml};
 
 /// The longest description, in bytes.
 const MAX_TITLE: usize = 127;
-/// The longest reason of a refund, in bytes.
+/// The longest reason for a refund, in bytes.
 const MAX_REASON: usize = 80;
+/// WeChat Pay refuses to close a payment that is younger than this.
+const CLOSABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// How messages are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum SignType {
-    /// MD5, WeChat Pay's default.
+    /// WeChat Pay's default.
     #[serde(rename = "MD5")]
     Md5,
-    /// HMAC-SHA256.
     #[serde(rename = "HMAC-SHA256")]
     HmacSha256,
 }
 
 impl SignType {
-    /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Md5 => "MD5",
@@ -44,7 +51,7 @@ impl SignType {
     }
 }
 
-/// The signature of fields: upper-case hexadecimal.
+/// The signature of the fields, in upper-case hexadecimal.
 pub(crate) fn sign(fields: &Fields, key: &Secret, sign_type: SignType) -> String {
     let text = format!("{}&key={}", form::signed_text(fields, &["sign"]), key.expose());
     let digest = match sign_type {
@@ -54,22 +61,23 @@ pub(crate) fn sign(fields: &Fields, key: &Secret, sign_type: SignType) -> String
     digest.to_ascii_uppercase()
 }
 
-/// Whether the fields carry their own signature.
+/// Whether the field `sign` is the signature of the other fields. Compares in constant time.
 pub(crate) fn is_signed(fields: &Fields, key: &Secret, sign_type: SignType) -> bool {
     fields.get("sign").is_some_and(|given| same(given, &sign(fields, key, sign_type)))
 }
 
-/// The content of a refund's notice: the key to it is the digest of the shared key, in lower-case hexadecimal.
+/// Decrypts the content of a notice of a refund. The key is the MD5 digest of the shared key, in lower-case
+/// hexadecimal.
 pub(crate) fn open_with_digest(key: &Secret, sealed: &str) -> Option<Vec<u8>> {
     ecb_open(&format!("{:x}", md5::compute(key.expose())), sealed)
 }
 
-/// Seals a refund's notice as WeChat Pay does.
+/// Encrypts the content of a notice of a refund as WeChat Pay does.
 pub(crate) fn seal_with_digest(key: &Secret, content: &[u8]) -> Option<String> {
     ecb_seal(&format!("{:x}", md5::compute(key.expose())), content)
 }
 
-/// The secret, as it is kept.
+/// The provider's entry in the payment secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
@@ -87,7 +95,7 @@ fn production() -> String {
     "https://api.mch.weixin.qq.com".to_owned()
 }
 
-/// One application of one merchant.
+/// WeChat Pay v2 for one application of one merchant.
 pub struct WechatV2 {
     app_id: String,
     mch_id: String,
@@ -103,10 +111,10 @@ impl fmt::Debug for WechatV2 {
     }
 }
 
-impl WechatV2 {
-    /// From `{"appId", "mchId", "key", "signType": "MD5" or "HMAC-SHA256", "baseUrl"?, "clientCertificate"?, "clientKey"?}`;
-    /// the last two, in PEM, are needed for refunds.
-    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+impl FromSettings for WechatV2 {
+    /// Reads `{"appId", "mchId", "key", "signType": "MD5" or "HMAC-SHA256", "baseUrl"?, "clientCertificate"?,
+    /// "clientKey"?}`. Refunds need the last two, in PEM.
+    fn from_json(json: &str) -> Result<Self, SettingsError> {
         let settings: Settings = checks::settings(json)?;
         if settings.key.expose().len() != 32 {
             return Err(SettingsError::new("key", "must be the API key, 32 characters"));
@@ -125,17 +133,22 @@ impl WechatV2 {
             identity,
         })
     }
+}
 
-    /// The certificate and private key, in PEM, that the connection of a refund must present.
-    pub fn client_identity(&self) -> Option<(&str, &str)> {
+impl PaymentProvider for WechatV2 {
+    fn kind(&self) -> Kind {
+        Kind::WechatV2
+    }
+
+    fn client_identity(&self) -> Option<(&str, &str)> {
         self.identity.as_ref().map(|(certificate, key)| (certificate.as_str(), key.expose()))
     }
 
-    /// A native payment: a QR code.
-    pub fn create(&self, request: &PaymentRequest, nonce: &Nonce) -> Result<Start, ProviderError> {
+    /// Creates a native payment, which is a QR code.
+    fn create(&self, request: &PaymentRequest, _: Timestamp, nonce: &Nonce) -> Result<Start, ProviderError> {
         checks::takes_yuan("WeChat Pay", request.amount, &request.currency, MAX_FEN)?;
         if request.way == Some(Way::Page) {
-            return Err(ProviderError::Unsupported("WeChat Pay gives a QR code, not a page".to_owned()));
+            return Err(ProviderError::Unsupported("WeChat Pay offers a QR code, not a page".to_owned()));
         }
         let fields = [
             ("body", checks::title(&request.title, &[], MAX_TITLE)),
@@ -144,7 +157,7 @@ impl WechatV2 {
             ("total_fee", request.amount.to_string()),
             ("fee_type", request.currency.to_string()),
             ("spbill_create_ip", request.client_ip.clone()),
-            ("time_expire", china::digits(request.expires_at)),
+            ("time_expire", china_time::digits(request.expires_at)),
             ("notify_url", request.notify_url.clone()),
             ("trade_type", "NATIVE".to_owned()),
             ("product_id", request.number.to_string()),
@@ -152,18 +165,43 @@ impl WechatV2 {
         Ok(Start::Call(self.call("/pay/unifiedorder", fields, nonce)))
     }
 
-    /// Where does it stand?
-    pub fn query(&self, payment: &PaymentRef, nonce: &Nonce) -> HttpCall {
-        self.call("/pay/orderquery", [("out_trade_no", payment.number.to_string())], nonce)
+    fn interpret_create(&self, answer: &HttpAnswer, _: Timestamp) -> Result<Created, ProviderError> {
+        self.read_created(answer)
     }
 
-    /// Let it not be paid any more. WeChat Pay refuses this within five minutes of the payment's creation.
-    pub fn close(&self, payment: &PaymentRef, nonce: &Nonce) -> HttpCall {
-        self.call("/pay/closeorder", [("out_trade_no", payment.number.to_string())], nonce)
+    fn query(&self, payment: &PaymentRef, _: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+        Ok(self.call("/pay/orderquery", [("out_trade_no", payment.number.to_string())], nonce))
     }
 
-    /// Money back. The connection must present [`Self::client_identity`].
-    pub fn refund(&self, refund: &RefundRequest, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+    fn interpret_query(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<PaymentStatus, ProviderError> {
+        self.read_status(payment, answer)
+    }
+
+    fn close(&self, payment: &PaymentRef, _: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+        Ok(self.call("/pay/closeorder", [("out_trade_no", payment.number.to_string())], nonce))
+    }
+
+    /// The answer does not name the payment: only the connection ties it to the request.
+    fn interpret_close(
+        &self,
+        _: &PaymentRef,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
+        self.read_closed(answer)
+    }
+
+    fn closable_after(&self) -> SignedDuration {
+        CLOSABLE_AFTER
+    }
+
+    /// The connection must present [`Self::client_identity`].
+    fn refund(&self, refund: &RefundRequest, _: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
         checks::takes_yuan("WeChat Pay", refund.total, &refund.currency, MAX_FEN)?;
         checks::refundable(refund.amount, refund.total)?;
         if self.identity.is_none() && self.base_url.starts_with("https://") {
@@ -183,11 +221,44 @@ impl WechatV2 {
         Ok(HttpCall { client_certificate: true, ..call })
     }
 
-    /// Is the money back?
-    pub fn query_refund(&self, refund: &RefundRequest, nonce: &Nonce) -> HttpCall {
-        self.call("/pay/refundquery", [("out_refund_no", refund.refund.as_str().to_owned())], nonce)
+    fn interpret_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund(refund, answer)
     }
 
+    fn query_refund(&self, refund: &RefundRequest, _: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+        Ok(self.call("/pay/refundquery", [("out_refund_no", refund.refund.as_str().to_owned())], nonce))
+    }
+
+    fn interpret_query_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        _: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund_status(refund, answer)
+    }
+
+    fn notice(&self, _: &Headers, raw_body: &[u8], _: Timestamp) -> Result<Notice, NoticeError> {
+        self.read_notice(raw_body)
+    }
+
+    fn success_answer(&self) -> HttpAnswer {
+        let body = "<xml><return_code><![CDATA[SUCCESS]]></return_code><return_msg><![CDATA[OK]]></return_msg></xml>";
+        HttpAnswer::new(200, "text/xml", body)
+    }
+
+    fn refusal(&self, _: &NoticeError) -> HttpAnswer {
+        let body = "<xml><return_code><![CDATA[FAIL]]></return_code><return_msg><![CDATA[refused]]></return_msg></xml>";
+        HttpAnswer::new(400, "text/xml", body)
+    }
+}
+
+impl WechatV2 {
     fn call<'n>(&self, path: &str, fields: impl IntoIterator<Item = (&'n str, String)>, nonce: &Nonce) -> HttpCall {
         let mut fields: Fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let common = [
@@ -212,7 +283,7 @@ impl WechatV2 {
 mod tests {
     use super::*;
 
-    /// WeChat Pay's own example of a signature.
+    /// The fields and the MD5 signature are WeChat Pay's own example.
     #[test]
     fn the_published_example_is_signed_as_published() {
         let fields = [
@@ -230,8 +301,8 @@ mod tests {
         assert_eq!(sign(&fields, &key, SignType::HmacSha256), hmac);
         fields.insert("sign".to_owned(), hmac.to_owned());
         assert!(is_signed(&fields, &key, SignType::HmacSha256));
-        assert!(!is_signed(&fields, &key, SignType::Md5), "the message does not choose the algorithm");
+        assert!(!is_signed(&fields, &key, SignType::Md5), "the message must not choose the algorithm");
         fields.insert("sign".to_owned(), hmac.to_lowercase());
-        assert!(!is_signed(&fields, &key, SignType::HmacSha256), "one text for one signature");
+        assert!(!is_signed(&fields, &key, SignType::HmacSha256), "a signature has one spelling");
     }
 }

@@ -2,20 +2,21 @@
 
 use super::answers::{fen, paid};
 use super::{WechatV2, is_signed, open_with_digest};
-use crate::form::Fields;
-use crate::http::HttpAnswer;
+use crate::MAX_NOTICE;
+use crate::list::Kind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
-use crate::payment::{Kind, Paid};
-use crate::{MAX_NOTICE, checks, china, xml};
+use crate::payment::Paid;
+use crate::shared::form::Fields;
+use crate::shared::{checks, china_time, xml};
 
 impl WechatV2 {
-    /// Reads and verifies a notice: of a payment, which is signed, or of a refund, which is encrypted.
-    pub fn notice(&self, body: &[u8]) -> Result<Notice, NoticeError> {
+    /// Reads the notice of a payment, which is signed, or of a refund, which is encrypted.
+    pub(super) fn read_notice(&self, body: &[u8]) -> Result<Notice, NoticeError> {
         if body.len() > MAX_NOTICE {
             return Err(NoticeError::TooLarge);
         }
         let mut fields = xml::read("xml", body).ok_or(NoticeError::Malformed("body"))?;
-        // An empty value is not signed: whoever passes the notice on could add one. It is as good as not there.
+        // The signature does not cover empty values, so anyone could add one. They are ignored.
         fields.retain(|_, value| !value.is_empty());
         match fields.get("req_info") {
             Some(sealed) => self.refund_notice(&fields, sealed),
@@ -30,8 +31,8 @@ impl WechatV2 {
         if !is_signed(fields, &self.key, self.sign_type) {
             return Err(NoticeError::BadSignature);
         }
-        self.is_for_us(fields)?;
-        // The same key signs answers to queries, which have a trade state: such an answer is not a notice.
+        self.check_recipient(fields)?;
+        // The same key signs answers to queries, which have a trade state: such an answer must not pass for a notice.
         if fields.contains_key("trade_state") {
             return Err(NoticeError::Malformed("trade_state"));
         }
@@ -45,10 +46,10 @@ impl WechatV2 {
         Ok(Notice::new(Kind::WechatV2, subject, paid, outcome))
     }
 
-    /// A refund's notice has no signature: whoever made it knew the key that its content is encrypted with. The way of encrypting
-    /// (each block by itself) does not keep blocks of genuine notices from being put together anew, so it is to be asked about.
+    /// The notice of a refund is not signed. Its content is encrypted with the shared key, but block by block (ECB),
+    /// so blocks of genuine notices could be recombined. The caller must therefore confirm it with a query.
     fn refund_notice(&self, fields: &Fields, sealed: &str) -> Result<Notice, NoticeError> {
-        self.is_for_us(fields)?;
+        self.check_recipient(fields)?;
         let content = open_with_digest(&self.key, sealed).ok_or(NoticeError::BadSignature)?;
         let mut refund = xml::read("root", &content).ok_or(NoticeError::Malformed("req_info"))?;
         refund.retain(|_, value| !value.is_empty());
@@ -61,12 +62,12 @@ impl WechatV2 {
             transaction: get(&refund, "transaction_id")?.to_owned(),
             amount: fen(&refund, "refund_fee").ok_or(NoticeError::Malformed("refund_fee"))?,
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
-            paid_at: refund.get("success_time").and_then(|time| china::from_spaces(time)),
+            paid_at: refund.get("success_time").and_then(|time| china_time::from_spaces(time)),
         };
         Ok(Notice::new(Kind::WechatV2, subject(&refund, None)?, money, outcome))
     }
 
-    fn is_for_us(&self, fields: &Fields) -> Result<(), NoticeError> {
+    fn check_recipient(&self, fields: &Fields) -> Result<(), NoticeError> {
         if get(fields, "mch_id")? != self.mch_id {
             return Err(NoticeError::NotUs("mch_id"));
         }
@@ -77,18 +78,6 @@ impl WechatV2 {
             return Err(NoticeError::Malformed("return_code"));
         }
         Ok(())
-    }
-
-    /// What WeChat Pay wants to read.
-    pub fn success(&self) -> HttpAnswer {
-        let body = "<xml><return_code><![CDATA[SUCCESS]]></return_code><return_msg><![CDATA[OK]]></return_msg></xml>";
-        HttpAnswer::new(200, "text/xml", body)
-    }
-
-    /// WeChat Pay tries again.
-    pub fn failure(&self) -> HttpAnswer {
-        let body = "<xml><return_code><![CDATA[FAIL]]></return_code><return_msg><![CDATA[refused]]></return_msg></xml>";
-        HttpAnswer::new(400, "text/xml", body)
     }
 }
 

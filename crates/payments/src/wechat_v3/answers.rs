@@ -5,10 +5,12 @@ use serde::Deserialize;
 
 use super::WechatV3;
 use crate::http::HttpAnswer;
-use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
-use crate::{checks, wechat};
+use crate::payment::{
+    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+};
+use crate::shared::{checks, wechat};
 
-/// What is paid, in an answer to a query and in a notice.
+/// A payment, in an answer to a query and in a notice.
 #[derive(Deserialize)]
 pub(super) struct Transaction {
     pub(super) appid: String,
@@ -31,7 +33,7 @@ impl Transaction {
     pub(super) fn paid(&self) -> Option<Paid> {
         let amount = self.amount.as_ref()?;
         Some(Paid {
-            transaction: self.transaction_id.clone().filter(|number| !number.is_empty())?,
+            transaction: self.transaction_id.clone().filter(|id| !id.is_empty())?,
             amount: amount.total,
             currency: amount.currency.as_deref().map_or_else(checks::yuan, checks::currency)?,
             paid_at: self.success_time,
@@ -52,7 +54,7 @@ struct Refund {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Complaint {
+struct Refusal {
     code: String,
     message: String,
 }
@@ -60,39 +62,38 @@ struct Complaint {
 /// A verified answer.
 enum Answer<'a> {
     Done(&'a [u8]),
-    No(Complaint),
+    Refused(Refusal),
 }
 
 impl WechatV3 {
-    /// A signed yes or no. A no without a signature (a bad request signature, a gateway in between) concludes nothing.
+    /// Verifies an answer. An unsigned refusal (because of a bad signature of the request, or from a gateway in
+    /// between) is an error: nothing follows from it.
     fn read<'a>(&self, answer: &'a HttpAnswer, now: Timestamp) -> Result<Answer<'a>, ProviderError> {
-        let complaint = || serde_json::from_slice::<Complaint>(&answer.body).unwrap_or_default();
+        let refusal = || serde_json::from_slice::<Refusal>(&answer.body).unwrap_or_default();
         if answer.status >= 500 || answer.status == 429 {
-            return Err(ProviderError::Unavailable(format!("status {} {}", answer.status, complaint().code)));
+            return Err(ProviderError::Unavailable(format!("status {} {}", answer.status, refusal().code)));
         }
         let signed = self.verify(&answer.headers, &answer.body, now);
         match (answer.status, signed) {
             (200..=299, Ok(())) => Ok(Answer::Done(&answer.body)),
-            (400..=499, Ok(())) => Ok(Answer::No(complaint())),
-            (400..=499, Err(_)) => Err(refused(complaint())),
-            (_, Err(_)) => Err(ProviderError::Untrusted("it is not signed by a known key of WeChat Pay's")),
+            (400..=499, Ok(())) => Ok(Answer::Refused(refusal())),
+            (400..=499, Err(_)) => Err(refused(refusal())),
+            (_, Err(_)) => Err(ProviderError::Untrusted("it is not signed with a known key of WeChat Pay")),
             (status, Ok(())) => Err(ProviderError::Unavailable(format!("status {status}"))),
         }
     }
 
-    /// The QR code.
-    pub fn interpret_create(&self, answer: &HttpAnswer, now: Timestamp) -> Result<Created, ProviderError> {
+    pub(super) fn read_created(&self, answer: &HttpAnswer, now: Timestamp) -> Result<Created, ProviderError> {
         match self.read(answer, now)? {
             Answer::Done(body) => {
                 let url: CodeUrl = json(body)?;
                 Ok(Created { pay_url: None, qr_code: Some(url.code_url), payment: None })
             }
-            Answer::No(complaint) => Err(refused(complaint)),
+            Answer::Refused(refusal) => Err(refused(refusal)),
         }
     }
 
-    /// Where the payment stands.
-    pub fn interpret_query(
+    pub(super) fn read_status(
         &self,
         payment: &PaymentRef,
         answer: &HttpAnswer,
@@ -100,46 +101,49 @@ impl WechatV3 {
     ) -> Result<PaymentStatus, ProviderError> {
         let transaction: Transaction = match self.read(answer, now)? {
             Answer::Done(body) => json(body)?,
-            Answer::No(no) if is_missing(&no.code) => return Ok(PaymentStatus::Missing),
-            Answer::No(complaint) => return Err(refused(complaint)),
+            Answer::Refused(refusal) if is_missing(&refusal.code) => return Ok(PaymentStatus::Missing),
+            Answer::Refused(refusal) => return Err(refused(refusal)),
         };
         if transaction.out_trade_no != payment.number.to_string() || transaction.mchid != self.mch_id {
             return Err(ProviderError::Untrusted("it is about another payment"));
         }
-        wechat::standing(&transaction.trade_state, || transaction.paid())
+        wechat::status(&transaction.trade_state, || transaction.paid())
     }
 
-    /// Whether it is closed. The answer does not name the order: it is bound to the request by the connection alone.
-    pub fn interpret_close(&self, answer: &HttpAnswer, now: Timestamp) -> Result<ProviderCloseAnswer, ProviderError> {
+    pub(super) fn read_closed(
+        &self,
+        answer: &HttpAnswer,
+        now: Timestamp,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
         Ok(match self.read(answer, now)? {
             Answer::Done(_) => ProviderCloseAnswer::Closed,
-            Answer::No(complaint) => match complaint.code.as_str() {
+            Answer::Refused(refusal) => match refusal.code.as_str() {
                 "ORDER_CLOSED" | "ORDERCLOSED" => ProviderCloseAnswer::Closed,
                 "ORDERPAID" | "ORDER_PAID" => ProviderCloseAnswer::AlreadyPaid,
                 code if is_missing(code) => ProviderCloseAnswer::NothingThere,
-                _ => ProviderCloseAnswer::Unclear(complaint.code),
+                _ => ProviderCloseAnswer::Unclear(refusal.code),
             },
         })
     }
 
-    /// Whether the money went back; for the refund itself and for asking about it.
-    pub fn interpret_refund(
+    /// Reads the answer to a refund and to a query about it: they are the same.
+    pub(super) fn read_refund(
         &self,
         refund: &RefundRequest,
         answer: &HttpAnswer,
         now: Timestamp,
     ) -> Result<Refunding, ProviderError> {
-        let standing: Refund = match self.read(answer, now)? {
+        let made: Refund = match self.read(answer, now)? {
             Answer::Done(body) => json(body)?,
-            Answer::No(complaint) => return Err(refused(complaint)),
+            Answer::Refused(refusal) => return Err(refused(refusal)),
         };
-        if standing.out_refund_no != refund.refund.as_str() {
+        if made.out_refund_no != refund.refund.as_str() {
             return Err(ProviderError::Untrusted("it is about another refund"));
         }
-        Ok(match standing.status.as_str() {
+        Ok(match made.status.as_str() {
             "SUCCESS" => Refunding::Refunded,
             "PROCESSING" => Refunding::Processing,
-            _ => Refunding::Failed(standing.status),
+            _ => Refunding::Failed(made.status),
         })
     }
 }
@@ -148,8 +152,8 @@ fn is_missing(code: &str) -> bool {
     matches!(code, "ORDER_NOT_EXIST" | "ORDERNOTEXIST")
 }
 
-fn refused(complaint: Complaint) -> ProviderError {
-    ProviderError::Refused { code: complaint.code, message: complaint.message }
+fn refused(refusal: Refusal) -> ProviderError {
+    ProviderError::Refused { code: refusal.code, message: refusal.message }
 }
 
 fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ProviderError> {

@@ -1,6 +1,6 @@
-//! WeChat Pay v3: JSON, signed with RSA in both directions; notices are also encrypted.
+//! WeChat Pay v3: JSON, signed with RSA in both directions. The content of a notice is also encrypted.
 //!
-//! Answers are verified like notices: an unsigned answer never says that something is paid, closed or missing.
+//! Answers are verified like notices: an unsigned answer never means that something is paid, closed or missing.
 
 mod answers;
 mod notice;
@@ -12,19 +12,24 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::crypto::{ContentKey, SettingsError, SigningKey, VerifyingKey};
-use crate::http::{HttpCall, Method, path_and_query};
-use crate::notice::Subject;
-use crate::payment::{Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Start, Way};
-use crate::wechat::MAX_FEN;
-use crate::{checks, china};
+use crate::http::{Headers, HttpAnswer, HttpCall, Method, path_and_query};
+use crate::list::Kind;
+use crate::notice::{Notice, NoticeError, Subject};
+use crate::payment::{
+    Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
+    Refunding, Start, Way,
+};
+use crate::provider::{FromSettings, PaymentProvider};
+use crate::shared::crypto::{ContentKey, SettingsError, SigningKey, VerifyingKey};
+use crate::shared::wechat::MAX_FEN;
+use crate::shared::{checks, china_time};
 
-/// The longest description; WeChat Pay takes 127 characters.
+/// The longest description, in bytes. WeChat Pay accepts 127 characters.
 const MAX_TITLE: usize = 127;
-/// The longest reason of a refund, in bytes.
+/// The longest reason for a refund, in bytes.
 const MAX_REASON: usize = 80;
 
-/// The secret, as it is kept.
+/// The provider's entry in the payment secret.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Settings {
@@ -42,7 +47,7 @@ fn production() -> String {
     "https://api.mch.weixin.qq.com".to_owned()
 }
 
-/// One application of one merchant.
+/// WeChat Pay v3 for one application of one merchant.
 pub struct WechatV3 {
     app_id: String,
     mch_id: String,
@@ -50,7 +55,7 @@ pub struct WechatV3 {
     base_url: String,
     key: SigningKey,
     content_key: ContentKey,
-    /// WeChat Pay's keys by the serial that its headers name. Several, because it changes them.
+    /// WeChat Pay's public keys, by the serial that the headers of a message name. There are several during a rotation.
     platform_keys: BTreeMap<String, VerifyingKey>,
 }
 
@@ -62,13 +67,13 @@ impl fmt::Debug for WechatV3 {
     }
 }
 
-impl WechatV3 {
-    /// From `{"appId", "mchId", "serialNo", "privateKey", "apiV3Key", "platformKeys": {serial: PEM}, "baseUrl"?}`. A platform
-    /// key is a certificate under its serial number, or a public key under its id (`PUB_KEY_ID_…`).
-    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+impl FromSettings for WechatV3 {
+    /// Reads `{"appId", "mchId", "serialNo", "privateKey", "apiV3Key", "platformKeys": {serial: PEM}, "baseUrl"?}`. A
+    /// platform key is a certificate under its serial number, or a public key under its id (`PUB_KEY_ID_…`).
+    fn from_json(json: &str) -> Result<Self, SettingsError> {
         let settings: Settings = checks::settings(json)?;
         if settings.platform_keys.is_empty() || settings.platform_keys.len() > 10 {
-            return Err(SettingsError::new("platformKeys", "must have 1 to 10 keys of WeChat Pay by their serial"));
+            return Err(SettingsError::new("platformKeys", "must have 1 to 10 keys of WeChat Pay, by their serial"));
         }
         let mut platform_keys = BTreeMap::new();
         for (serial, pem) in &settings.platform_keys {
@@ -77,7 +82,7 @@ impl WechatV3 {
             let same =
                 |number: &String| number.trim_start_matches('0').eq_ignore_ascii_case(serial.trim_start_matches('0'));
             if in_certificate.as_ref().is_some_and(|number| !same(number)) {
-                return Err(SettingsError::new(field, "is a certificate of another serial number"));
+                return Err(SettingsError::new(field, "is a certificate with another serial number"));
             }
             platform_keys.insert(in_certificate.unwrap_or_else(|| serial.clone()), key);
         }
@@ -91,19 +96,25 @@ impl WechatV3 {
             platform_keys,
         })
     }
+}
 
-    /// A native payment: a QR code.
-    pub fn create(&self, request: &PaymentRequest, now: Timestamp, nonce: &Nonce) -> Result<Start, ProviderError> {
+impl PaymentProvider for WechatV3 {
+    fn kind(&self) -> Kind {
+        Kind::WechatV3
+    }
+
+    /// Creates a native payment, which is a QR code.
+    fn create(&self, request: &PaymentRequest, now: Timestamp, nonce: &Nonce) -> Result<Start, ProviderError> {
         checks::takes_yuan("WeChat Pay", request.amount, &request.currency, MAX_FEN)?;
         if request.way == Some(Way::Page) {
-            return Err(ProviderError::Unsupported("WeChat Pay gives a QR code, not a page".to_owned()));
+            return Err(ProviderError::Unsupported("WeChat Pay offers a QR code, not a page".to_owned()));
         }
         let body = json!({
             "appid": self.app_id,
             "mchid": self.mch_id,
             "description": checks::title(&request.title, &[], MAX_TITLE),
             "out_trade_no": request.number,
-            "time_expire": china::rfc3339(request.expires_at),
+            "time_expire": china_time::rfc3339(request.expires_at),
             "attach": Subject::FLASH_SALE,
             "notify_url": request.notify_url,
             "amount": {"total": request.amount, "currency": request.currency},
@@ -111,20 +122,40 @@ impl WechatV3 {
         Ok(Start::Call(self.call("/v3/pay/transactions/native", Some(&body), now, nonce)))
     }
 
-    /// Where does it stand?
-    pub fn query(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> HttpCall {
+    fn interpret_create(&self, answer: &HttpAnswer, now: Timestamp) -> Result<Created, ProviderError> {
+        self.read_created(answer, now)
+    }
+
+    fn query(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
         let path = format!("/v3/pay/transactions/out-trade-no/{}?mchid={}", payment.number, self.mch_id);
-        self.call(&path, None, now, nonce)
+        Ok(self.call(&path, None, now, nonce))
     }
 
-    /// Let it not be paid any more.
-    pub fn close(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> HttpCall {
+    fn interpret_query(
+        &self,
+        payment: &PaymentRef,
+        answer: &HttpAnswer,
+        now: Timestamp,
+    ) -> Result<PaymentStatus, ProviderError> {
+        self.read_status(payment, answer, now)
+    }
+
+    fn close(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
         let path = format!("/v3/pay/transactions/out-trade-no/{}/close", payment.number);
-        self.call(&path, Some(&json!({"mchid": self.mch_id})), now, nonce)
+        Ok(self.call(&path, Some(&json!({"mchid": self.mch_id})), now, nonce))
     }
 
-    /// Money back.
-    pub fn refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+    /// The answer does not name the payment: only the connection ties it to the request.
+    fn interpret_close(
+        &self,
+        _: &PaymentRef,
+        answer: &HttpAnswer,
+        now: Timestamp,
+    ) -> Result<ProviderCloseAnswer, ProviderError> {
+        self.read_closed(answer, now)
+    }
+
+    fn refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
         checks::takes_yuan("WeChat Pay", refund.total, &refund.currency, MAX_FEN)?;
         checks::refundable(refund.amount, refund.total)?;
         let mut body = json!({
@@ -139,11 +170,46 @@ impl WechatV3 {
         Ok(self.call("/v3/refund/domestic/refunds", Some(&body), now, nonce))
     }
 
-    /// Is the money back?
-    pub fn query_refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> HttpCall {
-        self.call(&format!("/v3/refund/domestic/refunds/{}", refund.refund.as_str()), None, now, nonce)
+    fn interpret_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        now: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund(refund, answer, now)
     }
 
+    fn query_refund(&self, refund: &RefundRequest, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+        Ok(self.call(&format!("/v3/refund/domestic/refunds/{}", refund.refund.as_str()), None, now, nonce))
+    }
+
+    fn interpret_query_refund(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        now: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        self.read_refund(refund, answer, now)
+    }
+
+    fn notice(&self, headers: &Headers, raw_body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
+        self.read_notice(headers, raw_body, now)
+    }
+
+    fn success_answer(&self) -> HttpAnswer {
+        HttpAnswer { status: 204, ..HttpAnswer::default() }
+    }
+
+    fn refusal(&self, error: &NoticeError) -> HttpAnswer {
+        let status = match error {
+            NoticeError::BadSignature | NoticeError::Probe | NoticeError::UnknownKey(_) | NoticeError::Stale(_) => 401,
+            _ => 400,
+        };
+        HttpAnswer::new(status, "application/json", json!({"code": "FAIL", "message": "refused"}).to_string())
+    }
+}
+
+impl WechatV3 {
     fn call(&self, path: &str, body: Option<&Value>, now: Timestamp, nonce: &Nonce) -> HttpCall {
         let method = if body.is_some() { Method::Post } else { Method::Get };
         let url = format!("{}{path}", self.base_url);
@@ -151,16 +217,17 @@ impl WechatV3 {
         let (time, nonce) = (now.as_second(), nonce.as_str());
         let signature = self.key.sign(request_text(method, path_and_query(&url), time, nonce, &body).as_bytes());
         let authorization = format!(
-            "{SCHEME} mchid=\"{}\",nonce_str=\"{nonce}\",timestamp=\"{time}\",serial_no=\"{}\",signature=\"{signature}\"",
+            "{SCHEME} mchid=\"{}\",nonce_str=\"{nonce}\",timestamp=\"{time}\",serial_no=\"{}\",\
+             signature=\"{signature}\"",
             self.mch_id, self.serial_no
         );
-        let mut headers = crate::http::Headers::from([
+        let mut headers = Headers::from([
             ("Accept", "application/json"),
             ("Authorization", &authorization),
             ("Content-Type", "application/json"),
             ("User-Agent", "seckill-payments/1"),
         ]);
-        // A merchant with a WeChat Pay public key says so, and gets answers signed with that one.
+        // A merchant who has a public key of WeChat Pay names it, and the answers are signed with that key.
         if let Some(id) = self.platform_keys.keys().find(|serial| serial.starts_with("PUB_KEY_ID_")) {
             headers.push("Wechatpay-Serial", id);
         }
@@ -171,12 +238,12 @@ impl WechatV3 {
 /// The scheme of the Authorization header.
 pub(crate) const SCHEME: &str = "WECHATPAY2-SHA256-RSA2048";
 
-/// What the merchant signs.
+/// The text that the merchant signs.
 pub(crate) fn request_text(method: Method, path: &str, time: i64, nonce: &str, body: &str) -> String {
     format!("{}\n{path}\n{time}\n{nonce}\n{body}\n", method.as_str())
 }
 
-/// What WeChat Pay signs, in answers and notices: the raw body, whatever is in it.
+/// The text that WeChat Pay signs, in answers and in notices. It contains the raw body.
 pub(crate) fn platform_text(time: &str, nonce: &str, body: &[u8]) -> Vec<u8> {
     [time.as_bytes(), b"\n", nonce.as_bytes(), b"\n", body, b"\n"].concat()
 }

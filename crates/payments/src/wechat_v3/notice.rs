@@ -1,14 +1,16 @@
-//! WeChat Pay v3's notices: signed over the raw body, then decrypted, then read.
+//! WeChat Pay v3's notices: the signature over the raw body is verified, then the content is decrypted, then read.
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::answers::Transaction;
 use super::{WechatV3, platform_text};
-use crate::http::{Headers, HttpAnswer};
+use crate::http::Headers;
+use crate::list::Kind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
-use crate::payment::{Kind, Paid};
-use crate::{MAX_NOTICE, MAX_SKEW_S, checks};
+use crate::payment::Paid;
+use crate::shared::checks;
+use crate::{MAX_NOTICE, MAX_SKEW_S};
 
 #[derive(Deserialize)]
 struct Envelope {
@@ -41,8 +43,7 @@ struct RefundAmount {
 }
 
 impl WechatV3 {
-    /// Reads and verifies a notice.
-    pub fn notice(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
+    pub(super) fn read_notice(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
         self.verify(headers, body, now)?;
         let envelope: Envelope = serde_json::from_slice(body).map_err(|_| NoticeError::Malformed("body"))?;
         let resource = &envelope.resource;
@@ -89,7 +90,7 @@ impl WechatV3 {
             return Err(NoticeError::NotUs("mchid"));
         }
         let outcome = if refund.refund_status == "SUCCESS" { Outcome::Refunded } else { Outcome::RefundFailed };
-        // A refund's notice has no attach.
+        // The notice of a refund has no attach field.
         let subject = Subject::of(&refund.out_trade_no, None).ok_or(NoticeError::Malformed("out_trade_no"))?;
         let money = Paid {
             transaction: refund.transaction_id,
@@ -100,7 +101,7 @@ impl WechatV3 {
         Ok(Notice::new(Kind::WechatV3, subject, money, outcome))
     }
 
-    /// Whether WeChat Pay signed this body, lately, with a key that is in the settings.
+    /// Checks that WeChat Pay has signed this body, recently, with a key that is in the settings.
     pub(super) fn verify(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<(), NoticeError> {
         if body.len() > MAX_NOTICE {
             return Err(NoticeError::TooLarge);
@@ -109,9 +110,9 @@ impl WechatV3 {
         let (time, nonce) = (one("Wechatpay-Timestamp")?, one("Wechatpay-Nonce")?);
         let (serial, signature) = (one("Wechatpay-Serial")?, one("Wechatpay-Signature")?);
         let seconds: i64 = time.parse().map_err(|_| NoticeError::Malformed("Wechatpay-Timestamp"))?;
-        let away = now.as_second().saturating_sub(seconds);
-        if away.saturating_abs() >= MAX_SKEW_S {
-            return Err(NoticeError::Stale(away));
+        let age = now.as_second().saturating_sub(seconds);
+        if age.saturating_abs() >= MAX_SKEW_S {
+            return Err(NoticeError::Stale(age));
         }
         if signature.starts_with("WECHATPAY/SIGNTEST/") {
             return Err(NoticeError::Probe);
@@ -122,23 +123,5 @@ impl WechatV3 {
             return Err(NoticeError::BadSignature);
         }
         Ok(())
-    }
-
-    /// What WeChat Pay wants to read.
-    pub fn success(&self) -> HttpAnswer {
-        HttpAnswer { status: 204, ..HttpAnswer::default() }
-    }
-
-    /// WeChat Pay tries again.
-    pub fn failure(&self, error: &NoticeError) -> HttpAnswer {
-        let status = match error {
-            NoticeError::BadSignature | NoticeError::Probe | NoticeError::UnknownKey(_) | NoticeError::Stale(_) => 401,
-            _ => 400,
-        };
-        HttpAnswer::new(
-            status,
-            "application/json",
-            serde_json::json!({"code": "FAIL", "message": "refused"}).to_string(),
-        )
     }
 }

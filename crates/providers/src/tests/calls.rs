@@ -1,11 +1,11 @@
-//! Calls to every provider, with the payments crate's sandbox on the other side.
+//! Calls to every provider, with the sandbox of the crate `payments` on the other side.
 
 use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use payments::sandbox::{Asked, Keys, Payment, Reply, Sandbox, State};
 use payments::{
-    ProviderCloseAnswer, HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber,
-    RefundRequest, Refunding, PaymentStatus, Way,
+    HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError,
+    RefundNumber, RefundRequest, Refunding, Way,
 };
 
 use super::*;
@@ -67,7 +67,7 @@ fn refund(kind: Kind) -> RefundRequest {
     }
 }
 
-/// What is sent, as the payments crate sees it.
+/// A sent request, as the crate `payments` represents it.
 fn seen(request: &http::Request<Vec<u8>>) -> HttpCall {
     HttpCall {
         method: if request.method() == http::Method::GET { Method::Get } else { Method::Post },
@@ -86,7 +86,7 @@ fn carried(answer: HttpAnswer) -> Exchange {
     Ok(response.body(answer.body).unwrap())
 }
 
-/// A provider that was paid, closes what it is asked to close, and gives money back.
+/// Providers where every payment is paid, none is found when it is to be closed, and every refund succeeds.
 fn sandbox(keys: &Keys) -> SharedHttpConnector {
     let sandbox = Sandbox::new(keys).unwrap();
     let made = Mutex::new(None);
@@ -109,7 +109,7 @@ fn sandbox(keys: &Keys) -> SharedHttpConnector {
 }
 
 #[tokio::test]
-async fn every_provider_is_reached() {
+async fn every_provider_is_called_and_understood() {
     let keys = Keys::generate().unwrap();
     let secrets = Secrets::holding(secret(Kind::ALL.map(|kind| (kind, keys.settings(kind, BASE)))));
     let providers = secrets.providers(sandbox(&keys));
@@ -127,7 +127,7 @@ async fn every_provider_is_reached() {
         };
         assert_eq!(providers.query(kind, &reference(), at(0)).await, Ok(PaymentStatus::Paid(paid)), "{kind}");
         let closing = providers.close(kind, &reference(), at(0)).await.unwrap();
-        // Stripe has every session that it ever made: that it says nothing is there is no clean close.
+        // Stripe never forgets a session, so a missing one does not count as closed there.
         assert_eq!(matches!(closing, ProviderCloseAnswer::Unclear(_)), kind == Kind::Stripe, "{kind}: {closing:?}");
         assert_eq!(closing == ProviderCloseAnswer::NothingThere, kind != Kind::Stripe, "{kind}: {closing:?}");
         let refunding = if kind == Kind::WechatV2 { Refunding::Processing } else { Refunding::Refunded };
@@ -148,7 +148,7 @@ async fn alipays_page_needs_no_call() {
 }
 
 #[tokio::test]
-async fn each_call_has_a_nonce_of_its_own() {
+async fn each_call_has_its_own_nonce() {
     let settings = serde_json::json!({
         "appId": "a", "mchId": "1", "key": "0123456789abcdef0123456789abcdef", "signType": "MD5", "baseUrl": BASE,
     });
@@ -174,10 +174,10 @@ async fn each_call_has_a_nonce_of_its_own() {
     for (body, nonce) in bodies.iter().zip(["01".repeat(16), "02".repeat(16)]) {
         assert!(body.contains(&format!("<nonce_str>{nonce}</nonce_str>")), "{body}");
     }
-    assert_eq!(bodies.len(), 2, "and nothing is tried twice");
+    assert_eq!(bodies.len(), 2, "there are no retries");
 }
 
-/// What is made of each of the five calls, at each provider, when they are answered so.
+/// The results of the five calls at each provider, all with this answer.
 async fn verdicts(
     keys: &Keys,
     answer: impl Fn() -> Exchange + Send + Sync + 'static,
@@ -203,7 +203,7 @@ fn plain(status: u16, body: &str) -> impl Fn() -> Exchange + use<> {
 }
 
 #[tokio::test]
-async fn what_keeps_an_answer_away_is_never_a_no() {
+async fn a_missing_answer_is_never_a_refusal() {
     let keys = Keys::generate().unwrap();
     let no = r#"{"error": {"type": "card_error", "message": "no"}, "code": "PARAM_ERROR"}"#;
     let long = "x".repeat(256 * 1024 + 1);
@@ -211,7 +211,7 @@ async fn what_keeps_an_answer_away_is_never_a_no() {
         ("500", verdicts(&keys, plain(500, no)).await),
         ("503", verdicts(&keys, plain(503, "<html>")).await),
         ("long", verdicts(&keys, plain(200, &long)).await),
-        ("a long no", verdicts(&keys, plain(402, &long)).await),
+        ("a long refusal", verdicts(&keys, plain(402, &long)).await),
         ("slow", verdicts(&keys, || Err(ConnectorError::timeout("slow".into()))).await),
         ("unreachable", verdicts(&keys, || Err(ConnectorError::io("refused".into()))).await),
         ("strange", verdicts(&keys, || Err(ConnectorError::other("TLS".into(), None))).await),
@@ -225,6 +225,6 @@ async fn what_keeps_an_answer_away_is_never_a_no() {
     for (kind, verdict) in verdicts(&keys, plain(302, "")).await {
         assert!(verdict.clone().is_err_and(|trouble| trouble.may_pass()), "a redirect {kind}: {verdict:?}");
     }
-    let mut said_no = verdicts(&keys, plain(402, no)).await.into_iter().filter(|(kind, _)| *kind == Kind::Stripe);
-    assert!(said_no.all(|(_, verdict)| matches!(verdict, Err(Trouble::Provider(ProviderError::Refused { .. })))));
+    let mut refusals = verdicts(&keys, plain(402, no)).await.into_iter().filter(|(kind, _)| *kind == Kind::Stripe);
+    assert!(refusals.all(|(_, verdict)| matches!(verdict, Err(Trouble::Provider(ProviderError::Refused { .. })))));
 }

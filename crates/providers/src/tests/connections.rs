@@ -1,4 +1,4 @@
-//! The real connections, to real sockets on this machine.
+//! The deployed connections, to real sockets on this machine.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use crate::connection::{Connection, Limits, Roots, https, identity};
 
 /// Short enough for a test, long enough for a busy machine.
 const LIMITS: Limits = Limits { connect: Duration::from_millis(500), call: Duration::from_millis(500) };
-/// For what must not fail for being slow.
+/// For calls that must not fail on a slow machine.
 const PATIENT: Limits = Limits { connect: Duration::from_secs(20), call: Duration::from_secs(20) };
 
 fn connection(limits: Limits) -> SharedHttpConnector {
@@ -29,7 +29,7 @@ fn call(method: Method, url: String, body: &str) -> HttpCall {
     HttpCall { method, url, headers: [("X-Test", "1")].into(), body: body.into(), client_certificate: false }
 }
 
-/// Reads one request: its head, then as much body as that says.
+/// Reads one request: its head, and a body of the length that the head names.
 fn read_request(stream: &mut impl Read) -> Option<String> {
     let mut reader = BufReader::with_capacity(1, stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -51,7 +51,7 @@ fn read_request(stream: &mut impl Read) -> Option<String> {
     Some(head + &String::from_utf8(body).ok()?)
 }
 
-/// A server whose connections `serve` handles, one thread each. The address without the scheme.
+/// Starts a server whose connections `serve` handles, one thread each. Returns the address without the scheme.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -65,7 +65,7 @@ fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     address
 }
 
-/// A server that answers every request with `answer`, and tells each request with the number of its connection.
+/// A server that answers every request with `answer`, and reports each request with the number of its connection.
 fn answering(answer: &'static str) -> (String, Receiver<(usize, String)>) {
     let (tell, told) = channel();
     let connections = Mutex::new(0);
@@ -91,7 +91,7 @@ fn unavailable<T: fmt::Debug>(result: Result<T, ProviderError>) -> String {
 }
 
 #[tokio::test]
-async fn a_call_is_sent_as_it_is_and_a_connection_is_used_again() {
+async fn a_call_is_sent_unchanged_and_a_connection_is_reused() {
     let (address, told) = answering("HTTP/1.1 201 Created\r\nX-Answer: yes\r\nContent-Length: 2\r\n\r\nok");
     let https = https();
     let post = call(Method::Post, format!("http://{address}/v1/x?expand[]=a.b"), "a=1");
@@ -107,7 +107,7 @@ async fn a_call_is_sent_as_it_is_and_a_connection_is_used_again() {
     let (second, request) = told.recv().unwrap();
     assert!(
         request.to_ascii_lowercase().contains("\r\ncontent-length: 0\r\n"),
-        "a POST says that it is empty: {request}"
+        "an empty POST has a length: {request}"
     );
     send(&https, call(Method::Get, format!("http://{address}/x"), "")).await.unwrap();
     let (third, request) = told.recv().unwrap();
@@ -116,7 +116,7 @@ async fn a_call_is_sent_as_it_is_and_a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_not_an_error() {
+async fn a_connection_that_the_server_has_closed_is_not_an_error() {
     let (tell, told) = channel();
     let address = server(move |mut stream| {
         let request = read_request(&mut stream);
@@ -128,12 +128,15 @@ async fn a_connection_that_was_closed_meanwhile_is_not_an_error() {
     for _ in 0..3 {
         let answer = send(&https, call(Method::Get, format!("http://{address}/"), "")).await.unwrap();
         assert_eq!(answer.status, 200);
-        assert!(told.recv().unwrap().is_some(), "and the connection is closed now, unseen as by a frozen environment");
+        assert!(
+            told.recv().unwrap().is_some(),
+            "the connection is closed now, as unnoticed as by a frozen environment"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_slow_provider_is_not_waited_for() {
+async fn a_slow_provider_times_out() {
     let silent = server(|stream| {
         let _ = stream.try_clone().map(|mut stream| stream.read_to_end(&mut Vec::new()));
     });
@@ -145,13 +148,13 @@ async fn a_slow_provider_is_not_waited_for() {
     for address in [silent, halting] {
         let began = Instant::now();
         let why = unavailable(send(&connection(LIMITS), call(Method::Get, format!("http://{address}/"), "")).await);
-        assert!(why.contains("no whole answer within 500ms"), "{why}");
+        assert!(why.contains("no complete answer within 500ms"), "{why}");
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_not_read() {
+async fn an_endless_answer_is_cut_off() {
     let address = server(|mut stream| {
         let _ = read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
@@ -162,7 +165,7 @@ async fn an_endless_answer_is_not_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_http_is_unavailable() {
+async fn a_server_that_is_down_or_does_not_speak_http_is_unavailable() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let why =
         unavailable(send(&connection(PATIENT), call(Method::Get, format!("http://{gone}/secret?key=1"), "")).await);
@@ -179,9 +182,9 @@ async fn what_is_not_there_or_not_http_is_unavailable() {
 }
 
 #[test]
-fn nothing_is_made_before_the_first_call() {
+fn nothing_is_created_before_the_first_call() {
     let connection = Connection::new(Roots::System, None, PATIENT);
-    assert!(!connection.is_made());
+    assert!(!connection.is_created());
     assert_eq!(format!("{connection:?}"), "Connection { certified: false, .. }");
 }
 
@@ -193,7 +196,7 @@ fn authority() -> RootCertStore {
 
 const CLIENT: (&str, &str) = (include_str!("certificates/client.pem"), include_str!("certificates/client.key"));
 
-/// A TLS server that asks for a certificate of the test's authority, and tells which it was shown.
+/// A TLS server that asks for a client certificate of the test's authority, and reports the one that it received.
 fn tls_server() -> (String, Receiver<Option<CertificateDer<'static>>>) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authority()), provider.clone());
@@ -234,14 +237,14 @@ async fn a_certified_connection_presents_its_certificate() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_not_spoken_to() {
+async fn a_server_with_an_untrusted_certificate_is_not_called() {
     let (address, told) = tls_server();
     let why = unavailable(send(&connection(PATIENT), call(Method::Post, format!("https://{address}/"), "x")).await);
     assert!(why.contains("certificate"), "{why}");
     assert!(told.try_recv().is_err());
 }
 
-/// WeChat Pay v2 at this address, whose refunds need the client certificate.
+/// WeChat Pay v2 at this address, with a client certificate for refunds.
 fn wechat(base_url: &str) -> Secrets {
     let settings = serde_json::json!({
         "appId": "a", "mchId": "1", "key": "0123456789abcdef0123456789abcdef", "signType": "MD5",
@@ -251,7 +254,7 @@ fn wechat(base_url: &str) -> Secrets {
 }
 
 #[tokio::test]
-async fn only_a_refund_over_tls_takes_the_certified_connection() {
+async fn only_a_refund_over_tls_presents_the_client_certificate() {
     let (number, transaction) = ("01K9PZ0000ABCDEFGHJKMNPQRS000001".parse().unwrap(), "42".to_owned());
     let refund = RefundRequest {
         refund: RefundNumber::of(&number, &transaction),
@@ -268,7 +271,10 @@ async fn only_a_refund_over_tls_takes_the_certified_connection() {
     let ordinary = || Scripted::shared(|_| Err(ConnectorError::io("the ordinary one".into())));
     let tls = wechat(&format!("https://{address}")).providers(ordinary());
     let why = tls.refund(Kind::WechatV2, &refund, at(0)).await.unwrap_err().to_string();
-    assert!(why.contains("certificate") && !why.contains("the ordinary one"), "the system does not know it: {why}");
+    assert!(
+        why.contains("certificate") && !why.contains("the ordinary one"),
+        "the system does not trust the test's authority: {why}"
+    );
     let why = tls.query(Kind::WechatV2, &payment, at(0)).await.unwrap_err().to_string();
     assert!(why.contains("the ordinary one"), "{why}");
     let local = wechat(&format!("http://{address}")).providers(ordinary());

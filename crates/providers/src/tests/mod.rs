@@ -1,5 +1,5 @@
-//! Tests against the sandbox of the payments crate and against real sockets; Secrets Manager is a client for the SDK that answers as
-//! the test says.
+//! Tests against the sandbox of the crate `payments` and against real sockets. Secrets Manager is an HTTP client for
+//! the SDK that answers as the test says.
 
 mod calls;
 mod connections;
@@ -26,7 +26,7 @@ use payments::Kind;
 
 use crate::{Providers, Random};
 
-/// Seconds after the test began.
+/// Seconds after the start of the test.
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_794_355_500).unwrap() + SignedDuration::from_secs(seconds)
 }
@@ -37,7 +37,7 @@ fn random() -> Random {
 
 type Exchange = Result<http::Response<Vec<u8>>, ConnectorError>;
 
-/// A connection that ends in a function of the test's.
+/// A connection that a function of the test answers.
 #[derive(Clone)]
 struct Scripted(Arc<dyn Fn(http::Request<Vec<u8>>) -> Exchange + Send + Sync>);
 
@@ -61,7 +61,7 @@ impl HttpConnector for Scripted {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let script = self.0.clone();
         HttpConnectorFuture::new(async move {
-            // As over a network: what others do meanwhile is done first.
+            // As over a network, other tasks run before the answer arrives.
             tokio::task::yield_now().await;
             let (parts, body) = request.try_into_http1x().unwrap().into_parts();
             let answer = script(http::Request::from_parts(parts, body.bytes().unwrap().to_vec()))?;
@@ -76,12 +76,12 @@ impl HttpClient for Scripted {
     }
 }
 
-/// Nothing may be sent.
+/// A connection over which nothing may be sent.
 fn nowhere() -> SharedHttpConnector {
     Scripted::shared(|request| panic!("sent to {}", request.uri()))
 }
 
-/// What Secrets Manager says when it is asked.
+/// What Secrets Manager answers.
 #[derive(Clone)]
 enum Says {
     Text(String),
@@ -111,7 +111,7 @@ impl Secrets {
         self.say(Says::Text(text.into()));
     }
 
-    /// How often it was asked.
+    /// How many times it was called.
     fn asked(&self) -> u32 {
         self.0.lock().unwrap().1
     }
@@ -160,7 +160,7 @@ fn value(json: &str) -> serde_json::Value {
     serde_json::from_str(json).unwrap()
 }
 
-/// Stripe's settings: they need no RSA key.
+/// Stripe's settings, which need no RSA key.
 fn stripe(key: &str) -> (Kind, String) {
     let settings = serde_json::json!({
         "secretKey": key, "webhookSecrets": ["whsec_0123456789abcdef"], "baseUrl": "http://127.0.0.1:9",

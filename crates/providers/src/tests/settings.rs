@@ -1,4 +1,4 @@
-//! When the secret is read, what is made of it, and what happens while it cannot be read.
+//! When the secret is read, how its content is used, and what happens while it cannot be read.
 
 use futures::future::join_all;
 use payments::ProviderError;
@@ -14,7 +14,7 @@ async fn trouble(providers: &Providers, kind: Kind, seconds: i64) -> String {
 }
 
 #[tokio::test]
-async fn without_a_secret_nothing_is_configured_and_nothing_is_asked() {
+async fn without_a_secret_nothing_is_configured_and_nothing_is_read() {
     let secrets = Secrets::holding("{}");
     for secret in [None, Some(String::new())] {
         let providers = Providers::new(&secrets.config(), secret, nowhere(), random());
@@ -35,13 +35,13 @@ async fn an_empty_secret_configures_nothing() {
 }
 
 #[tokio::test]
-async fn a_secret_that_cannot_be_read_says_what_to_do() {
+async fn the_error_of_an_unreadable_secret_tells_what_to_do() {
     for (says, what_to_do) in [
         (Says::Refusal("ResourceNotFoundException"), "put {} there to start with"),
         (Says::Refusal("AccessDeniedException"), "must allow secretsmanager:GetSecretValue"),
         (Says::Refusal("ThrottlingException"), "ThrottlingException"),
         (Says::Nothing, "nobody there"),
-        (Says::Binary, "must be a text, not binary"),
+        (Says::Binary, "must be text, not binary"),
         (Says::Text("SECRET".to_owned()), "must be one JSON object by provider name; see line 1"),
         (Says::Text("{\n\"stripe\": SECRET}".to_owned()), "see line 2"),
         (Says::Text("[\"SECRET\"]".to_owned()), "must be one JSON object"),
@@ -49,12 +49,12 @@ async fn a_secret_that_cannot_be_read_says_what_to_do() {
         let providers = Secrets::new(says).providers(nowhere());
         let said = trouble(&providers, Kind::Stripe, 0).await;
         assert!(said.contains(what_to_do) && said.contains("the-secret") && !said.contains("SECRET"), "{said}");
-        assert!(providers.configured(at(0)).await.is_err_and(|error| error.may_pass()), "it can be mended");
+        assert!(providers.configured(at(0)).await.is_err_and(|error| error.may_pass()), "it can be corrected");
     }
 }
 
 #[tokio::test]
-async fn one_bad_provider_is_its_own_trouble() {
+async fn bad_settings_affect_their_own_provider_only() {
     let (_, good) = stripe("sk_test_1");
     let text = secret([
         (Kind::Alipay, r#"{"appId": "SECRET"}"#.to_owned()),
@@ -102,7 +102,7 @@ async fn a_client_certificate_is_checked_when_it_is_read() {
 }
 
 #[tokio::test]
-async fn many_first_uses_make_one_call() {
+async fn concurrent_first_uses_share_one_read() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
     let all = join_all((0..20).map(|_| providers.get(Kind::Stripe, at(0)))).await;
@@ -113,13 +113,13 @@ async fn many_first_uses_make_one_call() {
     let providers = secrets.providers(nowhere());
     let all = join_all((0..20).map(|_| providers.get(Kind::Stripe, at(0)))).await;
     assert!(all.iter().all(Result::is_err));
-    assert_eq!(secrets.asked(), 1, "a failure is told to all that waited");
+    assert_eq!(secrets.asked(), 1, "all that waited share the failure");
     secrets.hold(secret([stripe("sk_test_1")]));
-    assert!(providers.get(Kind::Stripe, at(1)).await.is_ok(), "and is not remembered");
+    assert!(providers.get(Kind::Stripe, at(1)).await.is_ok(), "and the failure is not cached for longer");
 }
 
 #[tokio::test]
-async fn settings_are_read_again_after_five_minutes() {
+async fn settings_are_refreshed_after_five_minutes() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
     let first = providers.get(Kind::Stripe, at(0)).await.unwrap();
@@ -132,12 +132,12 @@ async fn settings_are_read_again_after_five_minutes() {
     let second = providers.get(Kind::Stripe, at(600)).await.unwrap();
     let third = providers.get(Kind::Stripe, at(900)).await.unwrap();
     assert!(!Arc::ptr_eq(&first, &second), "other settings in between");
-    assert!(Arc::ptr_eq(&second, &third), "the same text is the same provider, with its connections");
+    assert!(Arc::ptr_eq(&second, &third), "the same text keeps the provider and its connections");
     assert_eq!(secrets.asked(), 4);
 }
 
 #[tokio::test]
-async fn old_settings_are_used_while_they_cannot_be_read_again() {
+async fn previous_settings_stay_in_use_while_the_secret_cannot_be_read() {
     for broken in [Says::Nothing, Says::Refusal("AccessDeniedException"), Says::Text("oops".to_owned())] {
         let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
         let providers = secrets.providers(nowhere());
@@ -146,30 +146,34 @@ async fn old_settings_are_used_while_they_cannot_be_read_again() {
         for seconds in [300, 301, 329, 330, 359, 86_400] {
             assert!(providers.get(Kind::Stripe, at(seconds)).await.is_ok(), "{seconds}");
         }
-        assert_eq!(secrets.asked(), 4, "at 0, 300, 330 and 86,400: not with every use");
+        assert_eq!(secrets.asked(), 4, "read at 0, 300, 330 and 86,400 s, and not with every use");
         secrets.hold("{}");
-        assert!(providers.get(Kind::Stripe, at(86_430)).await.is_err(), "and then the new ones");
+        assert!(providers.get(Kind::Stripe, at(86_430)).await.is_err(), "then the new settings are used");
     }
 }
 
 #[tokio::test]
-async fn one_reads_again_and_the_others_go_on() {
+async fn one_caller_refreshes_while_the_others_use_the_previous_settings() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
     providers.get(Kind::Stripe, at(0)).await.unwrap();
     secrets.hold("{}");
     let all = join_all((0..20).map(|_| providers.get(Kind::Stripe, at(300)))).await;
     assert_eq!(secrets.asked(), 2);
-    assert_eq!(all.iter().filter(|result| result.is_ok()).count(), 19, "only the one that reads waits for the answer");
+    assert_eq!(
+        all.iter().filter(|result| result.is_ok()).count(),
+        19,
+        "only the caller that refreshes waits for the answer"
+    );
 }
 
 #[tokio::test]
-async fn an_unknown_key_leads_to_a_new_look_at_most_once_a_minute() {
+async fn renew_reads_the_secret_at_most_once_a_minute() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
-    assert!(providers.renew(at(-60)).await, "the first look");
+    assert!(providers.renew(at(-60)).await, "the first read");
     assert_eq!(secrets.asked(), 1);
-    assert!(!providers.renew(at(-1)).await, "a moment ago");
+    assert!(!providers.renew(at(-1)).await, "read less than a minute ago");
     assert_eq!(secrets.asked(), 1);
     assert!(!providers.renew(at(0)).await, "the same settings");
     assert_eq!(secrets.asked(), 2);
@@ -181,11 +185,11 @@ async fn an_unknown_key_leads_to_a_new_look_at_most_once_a_minute() {
     assert!(!providers.renew(at(120)).await);
     assert!(providers.get(Kind::Stripe, at(120)).await.is_ok());
     assert!(!providers.renew(at(179)).await);
-    assert_eq!(secrets.asked(), 4, "a failed look counts too");
+    assert_eq!(secrets.asked(), 4, "a failed read counts too");
 }
 
 #[test]
-fn what_may_pass() {
+fn only_a_refusal_or_missing_support_is_final() {
     let refused = ProviderError::Refused { code: "X".to_owned(), message: String::new() };
     for (trouble, may_pass) in [
         (Trouble::NotConfigured(Kind::Alipay), false),
@@ -197,4 +201,11 @@ fn what_may_pass() {
     ] {
         assert_eq!(trouble.may_pass(), may_pass, "{trouble:?}");
     }
+}
+
+#[test]
+fn points_have_no_provider() {
+    use domain::payment::Method;
+    let without: Vec<_> = Method::ALL.into_iter().filter(|method| Kind::of(*method).is_none()).collect();
+    assert_eq!(without, [Method::Points]);
 }

@@ -72,7 +72,7 @@ impl Merchant {
         Self { cloud, wire, settings: serde_json::from_str(&settings).expect("JSON") }
     }
 
-    pub(crate) fn provider(&self, kind: Kind) -> Provider {
+    pub(crate) fn provider(&self, kind: Kind) -> Box<Provider> {
         Provider::from_json(kind, &self.settings[kind.as_str()].to_string()).expect("a provider's settings")
     }
 

@@ -48,11 +48,11 @@ async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
     let settings: Value = serde_json::from_str(secret.secret_string().unwrap_or_default())?;
     let provider = Provider::from_json(kind, &settings[name].to_string())?;
     if event["requestContext"]["routeKey"] == "POST /payments/{provider}/notify" {
-        let answer = take(&provider, &event)?;
+        let answer = take(&*provider, &event)?;
         let text = String::from_utf8(answer.body)?;
         return Ok(json!({"statusCode": answer.status, "body": text, "headers": {"content-type": "text/plain"}}));
     }
-    let created = buy(&provider, kind).await?;
+    let created = buy(&*provider, kind).await?;
     Ok(json!({"statusCode": 201, "body": created.to_string()}))
 }
 

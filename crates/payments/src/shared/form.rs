@@ -1,15 +1,15 @@
-//! Form bodies and queries (`a=1&b=2`), strictly: what is not plainly one text is refused. A lenient reader would let two
-//! different texts mean the same, and then a signature would protect neither.
+//! Form bodies and queries (`a=1&b=2`), read strictly. A lenient reader would give two different bodies the same
+//! meaning, and a signature could not tell them apart.
 
 use std::collections::BTreeMap;
 
-/// Names and values, sorted by name, which is also the order in which Alipay and WeChat Pay v2 sign them.
+/// Values by name. The names are sorted, which is also the order in which Alipay and WeChat Pay v2 sign them.
 pub(crate) type Fields = BTreeMap<String, String>;
 
 /// The most fields that are read. Alipay's notices have about 30.
 const MAX_FIELDS: usize = 100;
 
-/// Reads a form. Refused: a name twice, an empty name, a bad escape, bytes that are not UTF-8, control characters.
+/// Reads a form. It refuses repeated names, empty names, bad escapes, bytes that are not UTF-8, and control characters.
 pub(crate) fn read(text: &[u8]) -> Option<Fields> {
     let mut fields = Fields::new();
     for pair in text.split(|&byte| byte == b'&') {
@@ -22,7 +22,7 @@ pub(crate) fn read(text: &[u8]) -> Option<Fields> {
     Some(fields)
 }
 
-/// Undoes `+` and `%41`.
+/// Decodes `+` and `%41`.
 fn decode(text: &[u8]) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -42,12 +42,12 @@ fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Writes a form.
 pub(crate) fn write<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-/// `a=1&b=2` as it is signed: sorted by name, nothing escaped, empty values and the `without` ones left out.
+/// The text that is signed: `a=1&b=2`, sorted by name, nothing escaped, without empty values and the names in
+/// `without`.
 pub(crate) fn signed_text(fields: &Fields, without: &[&str]) -> String {
     let pairs = fields.iter().filter(|(name, value)| !value.is_empty() && !without.contains(&name.as_str()));
     pairs.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
@@ -59,7 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_not_plainly_one_text_is_refused() {
+    fn malformed_forms_are_refused() {
         for bad in
             ["", "a", "a=1&", "&a=1", "a=1&a=2", "a=%", "a=%4", "a=%zz", "a=%ff", "=1", "a=%00", "a= b", "a=\u{e9}"]
         {
@@ -77,7 +77,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_form_survives_the_way_there_and_back(fields in prop::collection::btree_map("[a-z_]{1,8}", "\\PC{0,16}", 1..8)) {
+        fn a_form_survives_a_round_trip(fields in prop::collection::btree_map("[a-z_]{1,8}", "\\PC{0,16}", 1..8)) {
             prop_assert_eq!(read(write(&fields).as_bytes()), Some(fields));
         }
 

@@ -1,16 +1,17 @@
-//! The XML of WeChat Pay v2: `<xml><name>value</name>…</xml>`, or with another name around it, and nothing else. A declaration, a DTD, a processing instruction,
-//! a comment, an attribute, an element inside an element, a name twice or an entity other than the five predefined is
-//! refused, so nothing can be fetched, expanded or hidden.
+//! The XML of WeChat Pay v2: one element that contains `<name>value</name>` elements, and nothing else.
+//!
+//! Declarations, DTDs, processing instructions, comments, attributes, nested elements, repeated names and entities
+//! other than the five predefined ones are refused, so a document cannot make the reader fetch, expand or overlook
+//! anything.
 
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-use crate::form::Fields;
+use super::form::Fields;
 
-/// The most fields that are read. A notice has about 20, and 5 more for each coupon.
+/// The most fields that are read. A notice has about 20, plus 5 for each coupon.
 const MAX_FIELDS: usize = 100;
-/// The longest name.
 const MAX_NAME: usize = 64;
 
 /// Reads the fields of the element `root`.
@@ -43,7 +44,7 @@ pub(crate) fn read(root: &str, bytes: &[u8]) -> Option<Fields> {
     matches!(next_tag(&mut reader)?, Event::Eof).then_some(fields)
 }
 
-/// The next thing that is not blank text.
+/// The next event that is not blank text.
 fn next_tag<'t>(reader: &mut Reader<&'t [u8]>) -> Option<Event<'t>> {
     loop {
         match reader.read_event().ok()? {
@@ -53,7 +54,7 @@ fn next_tag<'t>(reader: &mut Reader<&'t [u8]>) -> Option<Event<'t>> {
     }
 }
 
-/// The text up to the end of the element that was just opened. The reader has checked that the end has the same name.
+/// The text up to the end of the current element. The reader checks that the end tag has the same name.
 fn value(reader: &mut Reader<&[u8]>) -> Option<String> {
     let mut value = String::new();
     loop {
@@ -67,7 +68,8 @@ fn value(reader: &mut Reader<&[u8]>) -> Option<String> {
     }
 }
 
-/// Writes fields into an element `root`. Control characters other than the line feed, which XML cannot carry unchanged, are left out.
+/// Writes fields into an element `root`. Control characters are left out, because XML cannot carry them unchanged;
+/// only the line feed stays.
 pub(crate) fn write(root: &str, fields: &Fields) -> String {
     let element = |(name, value): (&String, &String)| {
         let value: String = value.chars().filter(|c| !c.is_control() || *c == '\n').collect();
@@ -87,13 +89,14 @@ mod tests {
 
     #[test]
     fn fields_are_read() {
-        let text = "<xml>\n <a><![CDATA[1 < 2]]></a><b>x&amp;y &lt;&gt;&quot;&apos;</b>\n<c/><d></d><e>1<![CDATA[2]]></e>\n</xml>\n";
+        let text = "<xml>\n <a><![CDATA[1 < 2]]></a><b>x&amp;y &lt;&gt;&quot;&apos;</b>\n\
+                    <c/><d></d><e>1<![CDATA[2]]></e>\n</xml>\n";
         let fields = [("a", "1 < 2"), ("b", "x&y <>\"'"), ("c", ""), ("d", ""), ("e", "12")];
         assert_eq!(read_text(text), Some(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()));
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn anything_but_flat_elements_is_refused() {
         for bad in [
             "",
             "<xml>",
@@ -138,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fields_survive_the_way_there_and_back(
+        fn fields_survive_a_round_trip(
             fields in prop::collection::btree_map("[a-z_]{1,8}", "[\\PC\n]{0,16}", 0..8),
         ) {
             prop_assert_eq!(read("root", write("root", &fields).as_bytes()), Some(fields));

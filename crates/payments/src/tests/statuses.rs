@@ -1,11 +1,12 @@
-//! Where a payment stands, in states that the sandbox does not play.
+//! Statuses of a payment that the sandbox does not produce.
 
 use super::*;
-use crate::crypto::{Secret, SigningKey};
 use crate::sandbox::Reply;
+use crate::shared::crypto::{Secret, SigningKey};
+use crate::shared::xml;
 use crate::wechat_v2::{SignType, sign};
 use crate::wechat_v3::platform_text;
-use crate::{Headers, HttpAnswer, ProviderError, PaymentStatus, xml};
+use crate::{Headers, HttpAnswer, PaymentStatus, ProviderError};
 
 /// The sandbox's answer about a payment that is not paid.
 fn not_paid(kind: Kind) -> HttpAnswer {
@@ -15,11 +16,11 @@ fn not_paid(kind: Kind) -> HttpAnswer {
     sandbox().answer(kind, &asked, Reply::PaymentStatus(&payment), now(), &nonce())
 }
 
-fn standing(kind: Kind, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
+fn status(kind: Kind, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
     provider(kind).interpret_query(&reference(&paid_payment(kind)), answer, now())
 }
 
-/// The answer of WeChat Pay with this trade state, signed.
+/// A signed answer of WeChat Pay with this trade state.
 fn wechat(kind: Kind, trade_state: &str) -> HttpAnswer {
     let answer = not_paid(kind);
     if kind == Kind::WechatV2 {
@@ -41,7 +42,7 @@ fn wechat(kind: Kind, trade_state: &str) -> HttpAnswer {
 }
 
 #[test]
-fn wechat_pays_trade_states() {
+fn every_trade_state_of_wechat_pay_has_a_status() {
     for kind in [Kind::WechatV3, Kind::WechatV2] {
         for (trade_state, expected) in [
             ("NOTPAY", PaymentStatus::NotPaid),
@@ -52,21 +53,21 @@ fn wechat_pays_trade_states() {
             ("REVOKED", PaymentStatus::Closed),
             ("SOMETHING", PaymentStatus::Unknown("SOMETHING".to_owned())),
         ] {
-            assert_eq!(standing(kind, &wechat(kind, trade_state)), Ok(expected), "{kind}");
+            assert_eq!(status(kind, &wechat(kind, trade_state)), Ok(expected), "{kind}");
         }
-        let said = standing(kind, &wechat(kind, "SUCCESS"));
-        assert!(matches!(said, Err(ProviderError::Untrusted(_))), "{kind}: paid, but not how much: {said:?}");
+        let said = status(kind, &wechat(kind, "SUCCESS"));
+        assert!(matches!(said, Err(ProviderError::Untrusted(_))), "{kind}: paid, but without an amount: {said:?}");
     }
 }
 
 #[test]
-fn a_completed_session_that_is_not_paid_waits_for_the_bank_or_is_over() {
+fn a_completed_unpaid_session_is_processing_or_closed() {
     let answer = not_paid(Kind::Stripe);
     let with = |payment_intent: serde_json::Value| {
         let mut session: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         session["status"] = "complete".into();
         session["payment_intent"] = payment_intent;
-        standing(Kind::Stripe, &HttpAnswer::new(200, "application/json", session.to_string())).unwrap()
+        status(Kind::Stripe, &HttpAnswer::new(200, "application/json", session.to_string())).unwrap()
     };
     let intent = |status: &str| serde_json::json!({"id": "pi_3", "status": status, "latest_charge": "ch_1"});
     for status in ["processing", "requires_action", "requires_confirmation", "requires_capture", "succeeded", "new"] {
@@ -75,6 +76,6 @@ fn a_completed_session_that_is_not_paid_waits_for_the_bank_or_is_over() {
     for status in ["requires_payment_method", "canceled"] {
         assert_eq!(with(intent(status)), PaymentStatus::Closed, "{status}");
     }
-    assert_eq!(with("pi_3".into()), PaymentStatus::Processing, "not told");
-    assert_eq!(with(serde_json::json!({"id": "pi_3"})), PaymentStatus::Processing, "not told");
+    assert_eq!(with("pi_3".into()), PaymentStatus::Processing, "the answer names no status");
+    assert_eq!(with(serde_json::json!({"id": "pi_3"})), PaymentStatus::Processing, "the answer names no status");
 }

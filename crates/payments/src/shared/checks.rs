@@ -1,35 +1,35 @@
-//! Checks and small conversions that the providers share.
+//! Checks of settings, amounts and texts.
 
 use domain::money::Currency;
 use serde::de::DeserializeOwned;
 
-use crate::crypto::SettingsError;
+use super::crypto::SettingsError;
 use crate::payment::ProviderError;
 
-/// Reads a provider's settings. A complaint names the field, never a value: settings are secrets.
+/// Reads a provider's settings. An error names the field and never a value: settings are secrets.
 pub(crate) fn settings<T: DeserializeOwned>(json: &str) -> Result<T, SettingsError> {
-    // Only a mistake is worth reading again with an eye on where it is.
-    serde_json::from_str(json).map_err(|error| mistake::<T>(json, &error))
+    // Tracking the path costs time, so it is done only after an error.
+    serde_json::from_str(json).map_err(|error| settings_error::<T>(json, &error))
 }
 
-fn mistake<T: DeserializeOwned>(json: &str, error: &serde_json::Error) -> SettingsError {
+fn settings_error<T: DeserializeOwned>(json: &str, error: &serde_json::Error) -> SettingsError {
     let text = error.to_string();
-    // These name the field themselves, and no value.
+    // These messages name the field themselves and contain no value.
     if text.starts_with("missing field") || text.starts_with("unknown field") {
         return SettingsError::new("settings", text);
     }
     let reader = &mut serde_json::Deserializer::from_str(json);
     let path = serde_path_to_error::deserialize::<_, T>(reader).err().map(|error| error.path().to_string());
     match path {
-        // A dot is the whole, a question mark a name that did not come to an end.
+        // The path is a dot for the whole document and a question mark for a name that is cut off.
         Some(field) if error.is_data() && !matches!(field.as_str(), "" | "." | "?") => {
-            SettingsError::new(field, "is not of its form")
+            SettingsError::new(field, "has the wrong type")
         }
         _ => SettingsError::new("settings", format!("cannot be read at line {}", error.line())),
     }
 }
 
-/// A provider's address: TLS, or this very machine (the local sandbox).
+/// A provider's address: HTTPS, or plain HTTP to this machine (the local sandbox).
 pub(crate) fn base_url(field: &str, url: &str) -> Result<String, SettingsError> {
     let local = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
     let host_ends = |rest: &str| rest.is_empty() || rest.starts_with([':', '/']);
@@ -43,7 +43,7 @@ pub(crate) fn base_url(field: &str, url: &str) -> Result<String, SettingsError> 
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// An id that is compared, signed and put into headers: visible ASCII without quotes.
+/// An id. Ids are compared, signed and put into headers, so they must not contain quotes, blanks or control characters.
 pub(crate) fn id(field: &str, text: &str) -> Result<String, SettingsError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !(1..=64).contains(&text.len()) || !text.bytes().all(plain) {
@@ -52,7 +52,7 @@ pub(crate) fn id(field: &str, text: &str) -> Result<String, SettingsError> {
     Ok(text.to_owned())
 }
 
-/// Whether the provider takes this amount of yuan.
+/// Checks that the provider accepts this amount and that the currency is CNY.
 pub(crate) fn takes_yuan(provider: &str, amount: i64, currency: &Currency, max: i64) -> Result<(), ProviderError> {
     if currency.as_str() != "CNY" {
         return Err(ProviderError::Unsupported(format!("{provider} takes CNY, not {currency}")));
@@ -60,7 +60,7 @@ pub(crate) fn takes_yuan(provider: &str, amount: i64, currency: &Currency, max: 
     takes_amount(provider, amount, max)
 }
 
-/// Whether the provider takes this amount.
+/// Checks that the provider accepts this amount.
 pub(crate) fn takes_amount(provider: &str, amount: i64, max: i64) -> Result<(), ProviderError> {
     if !(1..=max).contains(&amount) {
         return Err(ProviderError::Unsupported(format!("{provider} takes 1 to {max} minor units, not {amount}")));
@@ -68,7 +68,7 @@ pub(crate) fn takes_amount(provider: &str, amount: i64, max: i64) -> Result<(), 
     Ok(())
 }
 
-/// Whether a refund makes sense.
+/// Checks that a refund is at least one unit and at most what was paid.
 pub(crate) fn refundable(amount: i64, total: i64) -> Result<(), ProviderError> {
     if amount < 1 || amount > total {
         return Err(ProviderError::Unsupported(format!("cannot refund {amount} of {total} minor units")));
@@ -76,7 +76,7 @@ pub(crate) fn refundable(amount: i64, total: i64) -> Result<(), ProviderError> {
     Ok(())
 }
 
-/// A text for people, on one line, without `forbidden` characters, of at most `max_bytes`.
+/// Makes a text for people fit: one line, no `forbidden` characters, at most `max_bytes`, never empty.
 pub(crate) fn title(text: &str, forbidden: &[char], max_bytes: usize) -> String {
     let mut short = String::new();
     for c in text.chars().map(|c| if c.is_control() || forbidden.contains(&c) { ' ' } else { c }) {
@@ -89,12 +89,12 @@ pub(crate) fn title(text: &str, forbidden: &[char], max_bytes: usize) -> String 
     if short.is_empty() { "-".to_owned() } else { short.to_owned() }
 }
 
-/// The currency that an answer names, in capitals.
+/// The currency that an answer names, in upper or lower case.
 pub(crate) fn currency(text: &str) -> Option<Currency> {
     Currency::parse(text.to_ascii_uppercase()).ok()
 }
 
-/// Yuan, where the provider does not say.
+/// CNY, for answers that name no currency.
 pub(crate) fn yuan() -> Option<Currency> {
     Currency::parse("CNY").ok()
 }
@@ -105,7 +105,7 @@ mod tests {
     use serde::Deserialize;
 
     #[test]
-    fn a_complaint_about_settings_has_no_value_in_it() {
+    fn an_error_about_settings_contains_no_value() {
         #[derive(Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Two {
@@ -116,19 +116,19 @@ mod tests {
             #[serde(rename = "list", default)]
             _list: Vec<String>,
         }
-        let complaint = |json: &str| settings::<Two>(json).unwrap_err().to_string();
-        assert!(complaint(r#"{"key": "k"}"#).contains("missing field `number`"));
-        assert_eq!(complaint(r#"{"key": "k", "number": "SECRET"}"#), "number is not of its form");
-        assert_eq!(complaint(r#"{"key": "k", "number": 1, "list": ["SECRET", 7]}"#), "list[1] is not of its form");
+        let error = |json: &str| settings::<Two>(json).unwrap_err().to_string();
+        assert!(error(r#"{"key": "k"}"#).contains("missing field `number`"));
+        assert_eq!(error(r#"{"key": "k", "number": "SECRET"}"#), "number has the wrong type");
+        assert_eq!(error(r#"{"key": "k", "number": 1, "list": ["SECRET", 7]}"#), "list[1] has the wrong type");
         for broken in ["SECRET", r#""SECRET""#, r#"{"key": SECRET"#, r#"{"key": "SECRET"#, r#"{"SECRET"#] {
-            assert_eq!(complaint(broken), "settings cannot be read at line 1", "{broken}");
+            assert_eq!(error(broken), "settings cannot be read at line 1", "{broken}");
         }
-        let more = complaint(r#"{"key": "k", "number": 1} SECRET"#);
+        let more = error(r#"{"key": "k", "number": 1} SECRET"#);
         assert_eq!(more, "settings cannot be read at line 1");
     }
 
     #[test]
-    fn only_this_machine_may_be_spoken_to_without_tls() {
+    fn only_this_machine_may_be_called_without_tls() {
         for good in ["https://openapi.alipay.com/gateway.do", "http://127.0.0.1:3000/_sandbox", "http://localhost/"] {
             assert!(base_url("url", good).is_ok(), "{good}");
         }

@@ -1,5 +1,6 @@
-//! Keys and signatures: thin, and the only place that knows the cryptographic library. Keys are read once, from PEM or from
-//! the bare base64 that Alipay hands out, and are never printed.
+//! Keys and signatures. This is the only module that uses the cryptographic library.
+//!
+//! Keys are parsed once, from PEM or from the bare base64 that Alipay hands out, and are never printed.
 
 use std::fmt;
 
@@ -15,13 +16,12 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use serde::Deserialize;
 
-/// Why a provider's settings cannot be used. It names the field and never its value.
+/// Why a provider's settings cannot be used. It names a field and never its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct SettingsError {
-    /// The field.
     pub field: String,
-    /// What is wrong with it, and what to do.
+    /// What is wrong with the field, or what it must be.
     pub problem: String,
 }
 
@@ -31,7 +31,7 @@ impl SettingsError {
     }
 }
 
-/// A text that is never printed.
+/// A text that `Debug` does not print.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(String);
@@ -52,10 +52,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The longest signature that is decoded, in base64: RSA-8192 has 1,368 characters.
+/// The longest signature that is decoded. RSA-8192 in base64 has 1,368 characters.
 const MAX_SIGNATURE: usize = 1400;
 
-/// Decodes strict base64: with padding, without spaces, and only one text for the same bytes.
+/// Decodes strict base64: padded, without blanks, and with exactly one text for the same bytes.
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
@@ -69,7 +69,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares in a time that does not depend on where the first difference is.
+/// Compares in constant time: the duration does not tell where the first difference is.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     constant_time::verify_slices_are_equal(a.as_bytes(), b.as_bytes()).is_ok()
 }
@@ -100,7 +100,7 @@ impl SigningKey {
         read_either(&from_base64(&without_spaces(text)).ok_or_else(unusable)?).map(Self)
     }
 
-    /// The signature, in base64. It is empty, which nothing accepts, if the library fails; it has no reason to.
+    /// The signature in base64. If the library fails, which is not expected, it is empty, and no one accepts that.
     pub(crate) fn sign(&self, message: &[u8]) -> String {
         let mut signature = vec![0; self.0.public_modulus_len()];
         match self.0.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature) {
@@ -121,7 +121,7 @@ impl fmt::Debug for SigningKey {
 pub(crate) struct VerifyingKey(ParsedPublicKey);
 
 impl VerifyingKey {
-    /// Reads a public key, or the one in a certificate; of a certificate also the serial number.
+    /// Reads a public key or a certificate. A certificate's serial number is returned as well.
     pub(crate) fn parse(field: &str, text: &str) -> Result<(Self, Option<String>), SettingsError> {
         let unusable = || {
             SettingsError::new(
@@ -132,7 +132,7 @@ impl VerifyingKey {
         let (key, serial) = if text.contains("-----BEGIN CERTIFICATE") {
             let der = CertificateDer::from_pem_slice(text.as_bytes()).map_err(|_| unusable())?;
             let certificate = webpki::EndEntityCert::try_from(&der).map_err(|_| unusable())?;
-            // As WeChat Pay writes it: all bytes of the number, without the one that only says that it is positive.
+            // As WeChat Pay writes it: without the leading zero byte that only marks the number as positive.
             let bytes = certificate.serial();
             let serial = hex(bytes.strip_prefix(&[0]).unwrap_or(bytes)).to_ascii_uppercase();
             (certificate.subject_public_key_info().to_vec(), Some(serial))
@@ -146,7 +146,7 @@ impl VerifyingKey {
         Ok((Self(key), serial))
     }
 
-    /// Whether this base64 signature is the key's over the message.
+    /// Whether this signature, in base64, was made over the message by the owner of this key.
     pub(crate) fn verify(&self, message: &[u8], signature: &str) -> bool {
         signature.len() <= MAX_SIGNATURE
             && from_base64(signature).is_some_and(|signature| self.0.verify_sig(message, &signature).is_ok())
@@ -157,7 +157,7 @@ fn without_spaces(text: &str) -> String {
     text.split_ascii_whitespace().collect()
 }
 
-/// Opens what WeChat Pay v2 sealed: AES-256 in electronic codebook mode with PKCS #7 padding, in base64.
+/// Decrypts a notice of WeChat Pay v2: AES-256 in ECB mode with PKCS #7 padding, in base64.
 pub(crate) fn ecb_open(key: &str, sealed: &str) -> Option<Vec<u8>> {
     let key = UnboundCipherKey::new(&AES_256, key.as_bytes()).ok()?;
     let mut content = from_base64(sealed)?;
@@ -165,7 +165,7 @@ pub(crate) fn ecb_open(key: &str, sealed: &str) -> Option<Vec<u8>> {
     Some(plain.to_vec())
 }
 
-/// Seals as the provider does.
+/// Encrypts as WeChat Pay v2 does.
 pub(crate) fn ecb_seal(key: &str, plain: &[u8]) -> Option<String> {
     let key = UnboundCipherKey::new(&AES_256, key.as_bytes()).ok()?;
     let mut content = plain.to_vec();
@@ -173,7 +173,7 @@ pub(crate) fn ecb_seal(key: &str, plain: &[u8]) -> Option<String> {
     Some(to_base64(&content))
 }
 
-/// WeChat Pay v3's key for the contents of notices.
+/// WeChat Pay v3's key for the content of notices: AES-256-GCM.
 pub(crate) struct ContentKey(aead::LessSafeKey);
 
 impl ContentKey {
@@ -184,7 +184,7 @@ impl ContentKey {
             .map_err(unusable)
     }
 
-    /// The plain text, if it was sealed with this key, nonce and associated data.
+    /// The plain text, if it was encrypted with this key, nonce and associated data.
     pub(crate) fn open(&self, nonce: &str, associated_data: &str, ciphertext: &str) -> Option<Vec<u8>> {
         let nonce = aead::Nonce::try_assume_unique_for_key(nonce.as_bytes()).ok()?;
         let mut content = from_base64(ciphertext)?;
@@ -192,7 +192,7 @@ impl ContentKey {
         Some(plain.to_vec())
     }
 
-    /// Seals as the provider does: in base64, with the tag at the end.
+    /// Encrypts as WeChat Pay v3 does: in base64, with the tag at the end.
     pub(crate) fn seal(&self, nonce: &str, associated_data: &str, plain: &[u8]) -> Option<String> {
         let nonce = aead::Nonce::try_assume_unique_for_key(nonce.as_bytes()).ok()?;
         let mut content = plain.to_vec();

@@ -1,4 +1,4 @@
-//! China's time (UTC+8, no daylight saving), which Alipay and WeChat Pay write without saying so.
+//! China Standard Time (UTC+8, no daylight saving), which Alipay and WeChat Pay use, mostly without naming it.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -21,18 +21,18 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     time.to_zoned(TimeZone::fixed(CHINA)).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-/// Reads `2026-11-11 00:00:00`.
+/// Reads the form of [`with_spaces`].
 pub(crate) fn from_spaces(text: &str) -> Option<Timestamp> {
     read(text, "%Y-%m-%d %H:%M:%S")
 }
 
-/// Reads `20261111000000`.
+/// Reads the form of [`digits`].
 pub(crate) fn from_digits(text: &str) -> Option<Timestamp> {
     read(text, "%Y%m%d%H%M%S")
 }
 
-fn read(text: &str, form: &str) -> Option<Timestamp> {
-    CHINA.to_timestamp(DateTime::strptime(form, text).ok()?).ok()
+fn read(text: &str, format: &str) -> Option<Timestamp> {
+    CHINA.to_timestamp(DateTime::strptime(format, text).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_day_begins_in_china_at_four_in_the_afternoon_of_the_day_before() {
+    fn midnight_in_china_is_16_00_utc_of_the_day_before() {
         let time: Timestamp = "2026-11-10T16:00:00Z".parse().unwrap();
         assert_eq!(with_spaces(time), "2026-11-11 00:00:00");
         assert_eq!(digits(time), "20261111000000");

@@ -1,7 +1,7 @@
-//! Alipay writes money as a decimal text in yuan (`69.99`); here it is an integer in fen. The two are exchanged digit by
-//! digit: no float ever comes near.
+//! Alipay writes money as a decimal text in yuan (`69.99`); this system counts integer fen. The conversion works on
+//! digits and never uses floating-point numbers.
 
-/// The most that Alipay takes in one payment: 100,000,000.00 yuan.
+/// The largest amount of one payment at Alipay: 100,000,000.00 yuan.
 pub(crate) const MAX_FEN: i64 = 10_000_000_000;
 
 /// `6999` → `69.99`.
@@ -11,7 +11,8 @@ pub(crate) fn from_fen(fen: i64) -> String {
     format!("{sign}{}.{:02}", fen / 100, fen % 100)
 }
 
-/// `69.99`, `69.9` or `69` → fen. No sign, exponent, space, leading zeros or third decimal; at most [`MAX_FEN`].
+/// `69.99`, `69.9` or `69` → fen, at most [`MAX_FEN`]. Signs, exponents, blanks, leading zeros and third decimals
+/// are refused.
 pub(crate) fn to_fen(text: &str) -> Option<i64> {
     let (yuan, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -32,7 +33,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn yuan_that_floats_get_wrong() {
+    fn amounts_that_floats_get_wrong_are_exact() {
         for (text, fen) in [
             ("69.99", 6999),
             ("0.01", 1),
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn anything_but_a_plain_amount_is_refused() {
         for text in [
             "",
             ".",
@@ -79,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_amount_survives_the_way_there_and_back(fen in 0..=MAX_FEN) {
+        fn every_amount_survives_a_round_trip(fen in 0..=MAX_FEN) {
             prop_assert_eq!(to_fen(&from_fen(fen)), Some(fen));
         }
 
