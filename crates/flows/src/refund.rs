@@ -19,8 +19,8 @@ use payments::{RefundNumber, RefundRequest, Refunding};
 use providers::Providers;
 use store::{OrderChange, Store, StoreError};
 
-use crate::settle;
 use crate::close_at_provider::kind;
+use crate::settle;
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
@@ -64,7 +64,12 @@ pub async fn refund(store: &Store, providers: &Providers, id: &OrderId, now: Tim
 }
 
 /// Goes on with a refund that was decided. True: it is done.
-pub async fn go_on(store: &Store, providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<bool, FlowError> {
+pub async fn go_on(
+    store: &Store,
+    providers: &Providers,
+    entry: &RefundEntry,
+    now: Timestamp,
+) -> Result<bool, FlowError> {
     if entry.done_at.is_some() {
         return Ok(true);
     }

@@ -19,8 +19,8 @@ use payments::{Kind, PaymentRequest, ProviderError};
 use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
+use crate::close_at_provider::{ProviderClose, close_at_provider, kind, method};
 use crate::settle::{self, Settled};
-use crate::close_at_provider::{ProviderClose, kind, method, close_at_provider};
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.

@@ -13,8 +13,6 @@ const LOCK: &str = "local-cloud.lock";
 pub(crate) const LOGS: &str = "logs";
 /// The key that signs the local issuer's tokens.
 pub(crate) const ISSUER_KEY: &str = "issuer-key.pem";
-/// Where it is noted which sale is the demo sale.
-pub(crate) const DEMO_SALE: &str = "demo-sale.json";
 
 /// A data directory that belongs to this process until it is dropped.
 #[derive(Debug)]
@@ -88,7 +86,7 @@ fn is_ours(name: &OsStr) -> bool {
     let is_of = |file: &str| {
         name.strip_prefix(file).is_some_and(|rest| rest.is_empty() || rest.starts_with('-') || rest == ".new")
     };
-    name == LOGS || [database::FILE, dynamodb::FILE, ISSUER_KEY, DEMO_SALE].into_iter().any(is_of)
+    name == LOGS || [database::FILE, dynamodb::FILE, ISSUER_KEY].into_iter().any(is_of)
 }
 
 #[cfg(test)]
@@ -114,15 +112,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         let others = ["thesis.txt", "cloud.dbx", ".git/HEAD", "demo/cloud.db", "demo/local-cloud.lock"];
-        let ours = ["cloud.db", "cloud.db-wal", "dynamodb.db", "dynamodb.db-shm", "issuer-key.pem", "demo-sale.json"];
+        let ours = ["cloud.db", "cloud.db-wal", "dynamodb.db", "dynamodb.db-shm", "issuer-key.pem"];
         for folder in [".git", "demo", "logs"] {
             fs::create_dir(at(folder)).expect("a folder");
         }
-        for name in others.into_iter().chain(ours).chain(["logs/seckill.log"]) {
+        for name in others.into_iter().chain(ours).chain(["logs/shop.log"]) {
             fs::write(at(name), "years of work").expect("a file");
         }
         drop(DataDir::open(dir.path(), false).expect("kept"));
-        assert!(ours.iter().all(|name| at(name).exists()) && at("logs/seckill.log").exists());
+        assert!(ours.iter().all(|name| at(name).exists()) && at("logs/shop.log").exists());
         drop(DataDir::open(dir.path(), true).expect("wiped"));
         for name in ours.into_iter().chain(["logs"]) {
             assert!(!at(name).exists(), "{name}");

@@ -97,8 +97,8 @@ impl Endpoint {
 
 async fn answer(State(served): State<Served>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let service =
-        Service::of(&Request::from_parts(parts.clone(), ())).map_or(Service::DynamoDb, |(service, _)| service);
+    let target = served.cloud.target_of(&Request::from_parts(parts.clone(), ()));
+    let service = target.map_or(Service::DynamoDb, |(service, _)| service);
     let Ok(body) = to_bytes(body, BODY_BYTES).await else {
         let refused = service.error(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -138,7 +138,7 @@ fn check(authorizer: &Authorizer, service: Service, request: &Request<Bytes>) ->
     // DynamoDB and Secrets Manager answer 400, the others 403.
     let status = match service {
         Service::DynamoDb | Service::DynamoDbStreams | Service::SecretsManager => StatusCode::BAD_REQUEST,
-        Service::Sqs | Service::Scheduler | Service::Provider => StatusCode::FORBIDDEN,
+        Service::Sqs | Service::Scheduler | Service::Outside => StatusCode::FORBIDDEN,
     };
     Some(service.error(status, "AccessDeniedException", &denied.to_string()))
 }

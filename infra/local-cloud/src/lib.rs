@@ -1,11 +1,11 @@
-//! The cloud on one machine: what `template.yaml` deploys to AWS runs here, without an account and without Docker.
+//! The cloud on one machine: what a SAM template deploys to AWS runs here, without an account and without Docker.
 //!
-//! Two faces of the same engines:
+//! The same engines are used in two ways:
 //! - in process, for tests: [`wire`] is an HTTP client for the real AWS SDK, on a clock that the test drives;
-//! - over loopback HTTP, for `make run`: [`endpoint`] serves the engines, [`host`] runs the real bootstrap binaries,
-//!   [`sources`] invokes them as AWS would, and [`gateway`] is the door.
+//! - over loopback HTTP ([`run`]): [`endpoint`] serves the engines, [`host`] runs the functions' bootstrap binaries,
+//!   [`sources`] invokes them as AWS would, and [`gateway`] answers HTTP requests and WebSockets.
 //!
-//! Both reach the same payment providers: [`sandbox`].
+//! A program adds services outside AWS, such as a payment provider, with [`engine::OutsideService`].
 
 pub mod clock;
 pub mod data;
@@ -13,13 +13,11 @@ pub mod endpoint;
 pub mod engine;
 pub mod gateway;
 pub mod host;
-mod html;
 pub mod iam;
 pub mod invoke;
 pub mod metrics;
 mod percent;
 pub mod run;
-pub mod sandbox;
 pub mod sources;
 pub mod template;
 pub mod wire;

@@ -193,13 +193,12 @@ mod tests {
     use super::*;
 
     fn line(at_s: i64, name: &str, value: &Value) -> String {
-        let metrics =
-            json!([{"Namespace": "Seckill", "Dimensions": [[]], "Metrics": [{"Name": name, "Unit": "Count"}]}]);
+        let metrics = json!([{"Namespace": "Shop", "Dimensions": [[]], "Metrics": [{"Name": name, "Unit": "Count"}]}]);
         json!({"_aws": {"Timestamp": at_s * 1_000, "CloudWatchMetrics": metrics}, name: value}).to_string()
     }
 
     fn ask(metrics: &Metrics, name: &str, stat: &str) -> Value {
-        let metric = json!({"Namespace": "Seckill", "MetricName": name});
+        let metric = json!({"Namespace": "Shop", "MetricName": name});
         let query = json!([{"Id": "q", "MetricStat": {"Metric": metric, "Period": 10, "Stat": stat}}]);
         let body = json!({"StartTime": 100, "EndTime": 130, "MetricDataQueries": query}).to_string();
         let request = Request::post("/").header("x-amz-target", "GraniteServiceVersion20100801.GetMetricData");

@@ -1,4 +1,4 @@
-//! An HTTP client for the AWS SDK, and for calls to the payment providers, that answers from the engines, without a socket.
+//! An HTTP client for the AWS SDK, and for calls to services outside AWS, that answers from the engines without a socket.
 //!
 //! Between the SDK and the engines is where faults are injected ([`Fault`]) and calls are counted ([`Wire::calls`]).
 //! On a driven clock the SDK's waits (before a retry, say) end at once: nothing hangs because no time passes. An
@@ -34,7 +34,7 @@ pub use faults::{Call, Fault, Loss};
 pub use replica::Replica;
 
 use crate::clock::Clock;
-use crate::engine::{Cloud, Consumed, Service};
+use crate::engine::{Cloud, Consumed, OutsideCall, Service};
 use crate::iam::Policies;
 
 /// Calls that are kept for [`Wire::calls`]; the oldest go first.
@@ -70,7 +70,7 @@ pub struct RecordedCall {
     pub service: Service,
     /// Which operation.
     pub operation: String,
-    /// The table, queue, schedule, secret or provider, if the call names one.
+    /// The table, queue, schedule, secret or outside resource, if the call names one.
     pub resource: Option<String>,
     /// What befell it.
     pub fault: Fault,
@@ -90,9 +90,9 @@ impl fmt::Debug for Wire {
 
 impl Wire {
     /// A wire to these engines on which nothing goes wrong.
-    pub fn new(cloud: Cloud) -> Self {
+    pub fn new(cloud: impl Into<Cloud>) -> Self {
         Self {
-            cloud,
+            cloud: cloud.into(),
             faults: None,
             replica: None,
             access_key_id: "LOCAL".to_owned(),
@@ -137,8 +137,7 @@ impl Wire {
             let which = which.checked_rem(record.late.len())?;
             record.late.swap_remove(which)
         };
-        let (service, operation) = Service::of(&request).unwrap_or((Service::DynamoDb, "UnknownOperation".to_owned()));
-        let call = Call::new(service, operation, 0, &request);
+        let call = self.identify(0, &request);
         self.call(&call, request).await;
         Some(call)
     }
@@ -178,16 +177,22 @@ impl Wire {
             .build()
     }
 
+    fn identify(&self, number: u64, request: &Request<Bytes>) -> Call {
+        let unknown = || OutsideCall { operation: "UnknownOperation".to_owned(), resource: None };
+        let (service, call) = self.cloud.target_of(request).unwrap_or_else(|| (Service::DynamoDb, unknown()));
+        Call::new(service, call, number, request)
+    }
+
     async fn carry(self, request: Request<Bytes>) -> Result<Response<Bytes>, ConnectorError> {
-        let (service, operation) = Service::of(&request).unwrap_or((Service::DynamoDb, "UnknownOperation".to_owned()));
         let number = {
             let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
             record.made += 1;
             record.made
         };
-        let call = Call::new(service, operation, number, &request);
+        let call = self.identify(number, &request);
+        let service = call.service;
         if let Some(policies) = &self.policies
-            && service != Service::Provider
+            && service != Service::Outside
             && let Err(denied) = policies.authorize(&self.access_key_id, &request)
         {
             return Ok(service.error(StatusCode::BAD_REQUEST, "AccessDeniedException", &denied.to_string()));

@@ -26,12 +26,12 @@ pub enum Service {
     Scheduler,
     /// Secrets Manager.
     SecretsManager,
-    /// A payment provider: not a service of AWS's, but called over the same wire.
-    Provider,
+    /// A service outside AWS that is called over the same wire ([`super::OutsideService`]).
+    Outside,
 }
 
 impl Service {
-    /// Which service and operation a request is for; `None` if it is for none of them.
+    /// The AWS service and the operation that a request is for; `None` if it is for none of them.
     pub fn of<B>(request: &http::Request<B>) -> Option<(Service, String)> {
         if let Some(target) = request.headers().get("x-amz-target") {
             let (prefix, operation) = target.to_str().ok()?.split_once('.')?;
@@ -44,9 +44,6 @@ impl Service {
             };
             return Some((service, operation.to_owned()));
         }
-        if let Some((_, operation)) = crate::sandbox::operation_of(request.method(), request.uri()) {
-            return Some((Service::Provider, operation.to_owned()));
-        }
         super::scheduler::operation_of(request.method(), request.uri().path())
             .map(|operation| (Service::Scheduler, operation.to_owned()))
     }
@@ -58,7 +55,7 @@ impl Service {
             Service::Sqs => "sqs",
             Service::Scheduler => "scheduler",
             Service::SecretsManager => "secretsmanager",
-            Service::Provider => "provider",
+            Service::Outside => "outside",
         }
     }
 
@@ -98,7 +95,7 @@ impl Service {
             Service::SecretsManager => {
                 respond(status, "application/x-amz-json-1.1", &json!({"__type": code, "Message": message}))
             }
-            Service::Provider => respond(status, "application/json", &json!({"code": code, "message": message})),
+            Service::Outside => respond(status, "application/json", &json!({"code": code, "message": message})),
         }
     }
 }

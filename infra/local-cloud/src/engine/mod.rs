@@ -1,13 +1,14 @@
-//! The services that functions call: DynamoDB, SQS, EventBridge Scheduler, Secrets Manager, and the payment
-//! providers.
+//! The services that functions call: DynamoDB, SQS, EventBridge Scheduler, Secrets Manager, and services outside AWS
+//! that a program adds ([`OutsideService`]).
 //!
 //! What was answered has been committed: it survives the end of the process, however abrupt. All time is the
 //! [`Clock`]'s. Errors are the services' own, so the SDK reads them as it would AWS's.
 
 mod answer;
 mod checkpoints;
-pub(crate) mod database;
+pub mod database;
 pub mod dynamodb;
+mod outside;
 mod provision;
 pub mod scheduler;
 pub mod secrets;
@@ -22,11 +23,12 @@ use http::{Request, Response, StatusCode};
 
 pub use answer::{Consumed, Service};
 pub use checkpoints::CheckpointError;
+pub use outside::{OutsideCall, OutsideError, OutsideService};
 pub use provision::ProvisionError;
 pub use worker::Stopped;
 
 use crate::clock::Clock;
-use crate::sandbox::Sandbox;
+use database::Database;
 use dynamodb::DynamoDb;
 use scheduler::Scheduler;
 use secrets::Secrets;
@@ -45,9 +47,9 @@ pub struct Cloud {
     pub scheduler: Scheduler,
     /// Secrets Manager.
     pub secrets: Secrets,
-    /// The payment providers.
-    pub sandbox: Sandbox,
-    database: database::Database,
+    database: Database,
+    is_durable: bool,
+    outside: Vec<Arc<dyn OutsideService>>,
     witness: Option<Arc<Witness>>,
 }
 
@@ -105,25 +107,36 @@ impl OpenError {
 impl Cloud {
     /// Engines that forget everything when the last copy is dropped.
     pub fn in_memory(clock: Clock) -> Result<Self, OpenError> {
-        Self::assemble(None, clock)
+        Self::in_memory_with(clock, "")
     }
 
     /// Engines whose state is in `dir`: `dynamodb.db` and `cloud.db`.
     pub fn open(dir: &Path, clock: Clock) -> Result<Self, OpenError> {
-        Self::assemble(Some(dir), clock)
+        Self::open_with(dir, clock, "")
     }
 
-    fn assemble(dir: Option<&Path>, clock: Clock) -> Result<Self, OpenError> {
+    /// [`Cloud::in_memory`], with further tables in the database for outside services: `CREATE … IF NOT EXISTS` statements.
+    pub fn in_memory_with(clock: Clock, tables: &str) -> Result<Self, OpenError> {
+        Self::assemble(None, clock, tables)
+    }
+
+    /// [`Cloud::open`], with further tables in `cloud.db` for outside services: `CREATE … IF NOT EXISTS` statements.
+    pub fn open_with(dir: &Path, clock: Clock, tables: &str) -> Result<Self, OpenError> {
+        Self::assemble(Some(dir), clock, tables)
+    }
+
+    fn assemble(dir: Option<&Path>, clock: Clock, tables: &str) -> Result<Self, OpenError> {
         let dynamodb = DynamoDb::open(dir, &clock)?;
-        let database = database::Database::open(dir, &clock)?;
+        let database = Database::open(dir, &clock, tables)?;
         Ok(Self {
             sqs: Sqs::new(database.clone(), clock.clone()),
             scheduler: Scheduler::new(database.clone(), clock.clone()),
             secrets: Secrets::new(database.clone(), clock.clone()),
-            sandbox: Sandbox::new(database.clone(), clock.clone(), dir.is_some()),
             clock,
             dynamodb,
             database,
+            is_durable: dir.is_some(),
+            outside: Vec::new(),
             witness: None,
         })
     }
@@ -134,9 +147,58 @@ impl Cloud {
         self
     }
 
+    /// The same engines, with a service outside AWS beside them.
+    pub fn with_outside(mut self, service: Arc<dyn OutsideService>) -> Self {
+        self.outside.push(service);
+        self
+    }
+
+    /// The services outside AWS.
+    pub fn outside(&self) -> &[Arc<dyn OutsideService>] {
+        &self.outside
+    }
+
+    /// The outside service of this type, if there is one.
+    pub fn outside_service<S: OutsideService>(&self) -> Option<&S> {
+        self.outside.iter().find_map(|service| {
+            let service: &dyn std::any::Any = service.as_ref();
+            service.downcast_ref()
+        })
+    }
+
+    /// The database of all engines but DynamoDB. Outside services keep their rows in tables of their own there.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Whether the state is in files and survives the end of the process.
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+
+    /// The service and the operation that a request is for, and what it is about if the service is an outside one.
+    /// `None` if the request is for no service.
+    pub fn target_of<B>(&self, request: &Request<B>) -> Option<(Service, OutsideCall)> {
+        let outside = self.outside.iter().filter(|service| is_below(request.uri().path(), service.path()));
+        if !request.headers().contains_key("x-amz-target")
+            && let Some(call) =
+                outside.into_iter().find_map(|service| service.identify(request.method(), request.uri()))
+        {
+            return Some((Service::Outside, call));
+        }
+        let (service, operation) = Service::of(request)?;
+        Some((service, OutsideCall { operation, resource: None }))
+    }
+
+    /// The outside service whose path a request is below.
+    pub fn outside_at(&self, path: &str) -> Option<&Arc<dyn OutsideService>> {
+        self.outside.iter().find(|service| is_below(path, service.path()))
+    }
+
     /// Answers one request, as the service it is for would.
     pub async fn call(&self, request: Request<Bytes>) -> Response<Bytes> {
-        match Service::of(&request) {
+        let target = self.target_of(&request);
+        match target.map(|(service, call)| (service, call.operation)) {
             Some((service @ (Service::DynamoDb | Service::DynamoDbStreams), operation)) => {
                 let Some(witness) = &self.witness else {
                     return self.dynamodb.call(service, operation, request.into_body()).await;
@@ -149,12 +211,10 @@ impl Cloud {
             Some((Service::Sqs, operation)) => self.sqs.call(&operation, request.body()).await,
             Some((Service::Scheduler, _)) => self.scheduler.call(&request).await,
             Some((Service::SecretsManager, operation)) => self.secrets.call(&operation, request.body()).await,
-            Some((service @ Service::Provider, _)) => {
-                match crate::sandbox::operation_of(request.method(), request.uri()) {
-                    Some((kind, _)) => self.sandbox.call(kind, request).await,
-                    None => service.error(StatusCode::NOT_FOUND, "NotFound", "there is no such provider"),
-                }
-            }
+            Some((service @ Service::Outside, _)) => match self.outside_at(request.uri().path()) {
+                Some(outside) => outside.call(request).await,
+                None => service.error(StatusCode::NOT_FOUND, "NotFound", "no service has this path"),
+            },
             None => Service::DynamoDb.error(
                 StatusCode::BAD_REQUEST,
                 "UnknownOperationException",
@@ -169,6 +229,11 @@ impl Cloud {
         self.sqs.sweep_expired().await;
         self.dynamodb.sweep_ttl().await
     }
+}
+
+/// Whether `path` is `root` or below it.
+fn is_below(path: &str, root: &str) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A version 4 UUID.

@@ -1,12 +1,11 @@
 //! Makes what a template declares and is not there yet. What is there is left alone; a table that is there with other
 //! keys, indexes or another stream is refused.
 
-use super::Cloud;
 use super::dynamodb::DynamoError;
 use super::scheduler::SchedulerError;
 use super::secrets::SecretsError;
 use super::sqs::SqsError;
-use crate::sandbox::{IN_PROCESS_URL, SandboxError};
+use super::{Cloud, OutsideError};
 use crate::template::model::{Queue, Secret, SecretValue, Stack, Table};
 
 /// Which resource could not be made, and why.
@@ -47,31 +46,25 @@ pub enum ProvisionError {
         /// What Secrets Manager said.
         source: SecretsError,
     },
-    /// The secret with the providers' keys.
+    /// A secret that an outside service supplies.
     #[error("secret {name}: {source}")]
-    PaymentSecret {
-        /// Its name.
-        name: String,
-        /// What the sandbox said.
-        source: SandboxError,
-    },
+    OutsideSecret { name: String, source: OutsideError },
 }
 
-/// The secret that the providers' sandbox fills in, by its logical id.
-const PAYMENT_SECRET: &str = "PaymentSecret";
+/// Where outside services are for code in the same process. Over the wire any host will do: the path decides.
+const IN_PROCESS_URL: &str = "http://localhost";
 
 impl Cloud {
     /// Makes the stack's tables, queues, schedule groups and secrets that are not there yet. Data is never reset; a queue
     /// that is there takes over the attributes that the template now gives it.
     ///
-    /// A secret `PaymentSecret` that the template leaves as `{}` gets the settings of the providers' sandbox, which is in this
-    /// process.
+    /// Secrets that an outside service supplies hold its address in this process.
     pub async fn provision(&self, stack: &Stack) -> Result<(), ProvisionError> {
         self.provision_with(stack, IN_PROCESS_URL).await
     }
 
-    /// The same, for a sandbox that is at `sandbox_url`.
-    pub async fn provision_with(&self, stack: &Stack, sandbox_url: &str) -> Result<(), ProvisionError> {
+    /// The same, with outside services that functions reach at `base_url` followed by their path.
+    pub async fn provision_with(&self, stack: &Stack, base_url: &str) -> Result<(), ProvisionError> {
         for table in &stack.tables {
             self.provision_table(table).await?;
         }
@@ -92,22 +85,22 @@ impl Cloud {
             }
         }
         for secret in &stack.secrets {
-            self.provision_secret(secret, sandbox_url).await?;
+            self.provision_secret(secret, base_url).await?;
         }
         Ok(())
     }
 
-    async fn provision_secret(&self, secret: &Secret, sandbox_url: &str) -> Result<(), ProvisionError> {
+    async fn provision_secret(&self, secret: &Secret, base_url: &str) -> Result<(), ProvisionError> {
         let name = || secret.name.clone();
         let refused = |source| ProvisionError::Secret { name: name(), source };
-        let is_sandbox = |text: &str| secret.logical_id == PAYMENT_SECRET && text.trim() == "{}";
-        let value = match &secret.value {
-            // At every start: the sandbox may be at another port now.
-            SecretValue::Text(text) if is_sandbox(text) => {
-                let settings = self.sandbox.settings(sandbox_url).await;
-                let settings = settings.map_err(|source| ProvisionError::PaymentSecret { name: name(), source })?;
-                return self.secrets.put(&secret.name, settings).await.map(|_| ()).map_err(refused);
+        for service in &self.outside {
+            let supplied = service.secret(secret, format!("{base_url}{}", service.path())).await;
+            let supplied = supplied.map_err(|source| ProvisionError::OutsideSecret { name: name(), source })?;
+            if let Some(value) = supplied {
+                return self.secrets.put(&secret.name, value).await.map(|_| ()).map_err(refused);
             }
+        }
+        let value = match &secret.value {
             SecretValue::Text(text) => text.clone(),
             SecretValue::Generated { length, into } => generated(*length, into.as_ref()).map_err(refused)?,
             SecretValue::None => return Ok(()),

@@ -207,7 +207,7 @@ mod tests {
             account: "000000000000",
             api_id: "shopapi",
             stage: "$default",
-            route_key: "POST /seckill",
+            route_key: "POST /buy",
             path_parameters,
             authorizer,
             source_ip: "127.0.0.1".parse().unwrap(),
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_whole_event() {
-        let request = http::Request::post("/seckill?a=1&b=x%20y&a=2")
+        let request = http::Request::post("/buy?a=1&b=x%20y&a=2")
             .header("Host", "shop.localhost:3000")
             .header("Content-Type", "application/json; charset=utf-8")
             .header("User-Agent", "curl/8")
@@ -235,8 +235,8 @@ mod tests {
         let parameters = BTreeMap::from([("saleId".to_owned(), "s1".to_owned())]);
         let expected = json!({
             "version": "2.0",
-            "routeKey": "POST /seckill",
-            "rawPath": "/seckill",
+            "routeKey": "POST /buy",
+            "rawPath": "/buy",
             "rawQueryString": "a=1&b=x%20y&a=2",
             "cookies": ["c1=v1", "c2=v2"],
             "headers": {
@@ -259,13 +259,13 @@ mod tests {
                 "domainPrefix": "shop",
                 "http": {
                     "method": "POST",
-                    "path": "/seckill",
+                    "path": "/buy",
                     "protocol": "HTTP/1.1",
                     "sourceIp": "127.0.0.1",
                     "userAgent": "curl/8",
                 },
                 "requestId": "JKJaXmPLvHcESHA=",
-                "routeKey": "POST /seckill",
+                "routeKey": "POST /buy",
                 "stage": "$default",
                 "time": "04/Mar/2020:19:03:58 +0000",
                 "timeEpoch": 1_583_348_638_390_i64,

@@ -208,15 +208,15 @@ mod tests {
     #[test]
     fn a_minted_token_passes_with_its_claims_as_text() {
         let request =
-            TokenRequest { subject: "buyer-1".to_owned(), scope: "a seckill/admin".to_owned(), expires_in_seconds: 60 };
+            TokenRequest { subject: "buyer-1".to_owned(), scope: "a shop/admin".to_owned(), expires_in_seconds: 60 };
         let token = ISSUER.mint(&authorizer(), &request, NOW_S * 1000).unwrap();
         let expected_claims = json!({
-            "iss": "https://issuer.example", "aud": "web", "sub": "buyer-1", "scope": "a seckill/admin",
+            "iss": "https://issuer.example", "aud": "web", "sub": "buyer-1", "scope": "a shop/admin",
             "iat": NOW_S.to_string(), "exp": (NOW_S + 60).to_string(),
         });
         assert_eq!(check(&token, &[]).unwrap(), json!({"jwt": {"claims": expected_claims, "scopes": null}}));
-        let passed = check(&token, &["seckill/admin", "other"]).unwrap();
-        assert_eq!(passed["jwt"]["scopes"], json!(["a", "seckill/admin"]));
+        let passed = check(&token, &["shop/admin", "other"]).unwrap();
+        assert_eq!(passed["jwt"]["scopes"], json!(["a", "shop/admin"]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The door: API Gateway's HTTP API and WebSocket API on one loopback port, and the few things beside them that only
-//! exist locally (`/_local`, the issuer's documents, the web pages, the payment providers' sandbox).
+//! exist locally (`/_local`, the issuer's documents, the web pages, the services outside AWS).
 //!
 //! Functions are reached through [`Invoker`] alone, so what stands behind it, processes or closures, plays no part here.
 
@@ -36,8 +36,8 @@ pub use issuer::{Issuer, IssuerError, TokenRequest};
 pub use websocket::Connections;
 
 use crate::clock::Clock;
+use crate::engine::OutsideService;
 use crate::invoke::Invoker;
-use crate::sandbox::{self, Sandbox};
 use crate::template::model::{HttpApi, Stack};
 use http_api::HttpGateway;
 use text::Ids;
@@ -67,8 +67,8 @@ pub struct GatewayConfig {
     pub web: Option<PathBuf>,
     /// Figures for `/_local/stack`.
     pub live: LiveReport,
-    /// The payment providers, below `/_sandbox`.
-    pub sandbox: Option<Sandbox>,
+    /// Services outside AWS, each served below its path to callers on this machine.
+    pub outside: Vec<Arc<dyn OutsideService>>,
 }
 
 impl std::fmt::Debug for GatewayConfig {
@@ -110,7 +110,7 @@ struct Inner {
     clock: Clock,
     web: Option<PathBuf>,
     live: LiveReport,
-    sandbox: Option<Sandbox>,
+    outside: Vec<Arc<dyn OutsideService>>,
     invoker: Invoker,
 }
 
@@ -159,7 +159,7 @@ impl Inner {
         port: u16,
         stopping: watch::Receiver<bool>,
     ) -> Result<(TcpListener, Self), GatewayError> {
-        let GatewayConfig { listener, stack, invoker, clock, connections, issuer, web, live, sandbox } = config;
+        let GatewayConfig { listener, stack, invoker, clock, connections, issuer, web, live, outside } = config;
         let ids = Arc::new(Ids::new()?);
         let http = stack.http_api.clone().map(|api| HttpGateway {
             api_id: api_id(&api),
@@ -177,7 +177,7 @@ impl Inner {
             let invoker = Arc::clone(&invoker);
             Arc::new(WebSocketGateway::new(api, invoker, connections.clone(), clock.clone(), ids, stopping))
         });
-        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, sandbox, invoker }))
+        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, outside, invoker }))
     }
 
     async fn respond(&self, request: Request<Body>, peer: SocketAddr) -> axum::response::Response {
@@ -185,7 +185,10 @@ impl Inner {
         let path = parts.uri.path();
         let is_below =
             |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if is_below("/_local") || is_below(sandbox::PATH) || Connections::is_management_path(path) {
+        if is_below("/_local")
+            || self.outside.iter().any(|service| is_below(service.path()))
+            || Connections::is_management_path(path)
+        {
             return self.respond_locally(parts, body, peer).await.map(Body::from);
         }
         if let (Some(websocket), true) = (&self.websocket, path == "/ws" || path.starts_with("/ws/")) {
@@ -215,8 +218,8 @@ impl Inner {
         let body = body.to_bytes();
         if Connections::is_management_path(parts.uri.path()) {
             self.connections.manage(Request::from_parts(parts, body)).await
-        } else if let (Some(sandbox), true) = (&self.sandbox, parts.uri.path().starts_with(sandbox::PATH)) {
-            sandbox.serve(Request::from_parts(parts, body)).await
+        } else if let Some(service) = self.outside.iter().find(|service| parts.uri.path().starts_with(service.path())) {
+            service.call(Request::from_parts(parts, body)).await
         } else {
             self.local(&parts, &body).await
         }

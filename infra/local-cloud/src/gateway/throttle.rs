@@ -68,9 +68,9 @@ mod tests {
             scopes: Vec::new(),
         };
         HttpApi {
-            routes: vec![route("POST", "/seckill"), route("GET", "/sales"), route("GET", "/orders")],
+            routes: vec![route("POST", "/buy"), route("GET", "/sales"), route("GET", "/orders")],
             throttle: Some(Throttle { rate: 10.0, burst: 2 }),
-            route_throttles: BTreeMap::from([("POST /seckill".to_owned(), Throttle { rate: 1.0, burst: 1 })]),
+            route_throttles: BTreeMap::from([("POST /buy".to_owned(), Throttle { rate: 1.0, burst: 1 })]),
             ..HttpApi::default()
         }
     }
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn a_route_has_its_own_bucket_and_its_own_setting() {
         let throttles = Throttles::new(&api(), 0);
-        assert!(throttles.admit("POST /seckill", 0));
-        assert!(!throttles.admit("POST /seckill", 500), "burst 1, one a second");
+        assert!(throttles.admit("POST /buy", 0));
+        assert!(!throttles.admit("POST /buy", 500), "burst 1, one a second");
         assert!(throttles.admit("GET /sales", 0), "another route is not touched");
         assert!(throttles.admit("GET /orders", 0));
     }
@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_gives_nothing_away() {
         let throttles = Throttles::new(&api(), 1000);
-        assert!(throttles.admit("POST /seckill", 1000));
-        assert!(!throttles.admit("POST /seckill", 0));
-        assert!(!throttles.admit("POST /seckill", 500));
+        assert!(throttles.admit("POST /buy", 1000));
+        assert!(!throttles.admit("POST /buy", 0));
+        assert!(!throttles.admit("POST /buy", 500));
     }
 }

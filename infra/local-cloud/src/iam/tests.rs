@@ -341,7 +341,7 @@ async fn the_sdks_own_requests_are_understood() {
     let queues = aws_sdk_sqs::Client::new(&config);
     queues.send_message().queue_url(&buy.environment["QUEUE_URL"]).message_body("x").send().await.expect("allowed");
     let elsewhere =
-        queues.send_message().queue_url("http://x/000000000000/seckill-DeadLetters").message_body("x").send().await;
+        queues.send_message().queue_url("http://x/000000000000/buy-DeadLetters").message_body("x").send().await;
     elsewhere.expect_err("refused");
 
     // When it makes a schedule in its group: yes; in another: no
@@ -356,7 +356,7 @@ async fn the_sdks_own_requests_are_understood() {
             .schedule_expression("at(2030-01-01T00:00:00)");
         call.target(target).flexible_time_window(window).send()
     };
-    create("seckill-group").await.expect("allowed");
+    create("local-group").await.expect("allowed");
     create("default").await.expect_err("refused");
 
     // Then what it used is known

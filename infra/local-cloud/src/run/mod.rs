@@ -1,10 +1,7 @@
 //! The whole local cloud, put together: data directory, template, engines, their endpoint with the permission check,
 //! the functions' host, the event sources and the gateway, started in this order and stopped in the other.
 
-mod demo;
 mod error;
-mod options;
-mod summary;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,27 +15,66 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-pub use demo::{DemoError, DemoSale};
 pub use error::StartError;
-pub use options::Options;
 
 use crate::clock::Clock;
 use crate::data::{DataDir, LOGS};
 use crate::endpoint::Endpoint;
-use crate::engine::Cloud;
+use crate::engine::{Cloud, OpenError};
 use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
 use crate::host::{AccessKey, Host, HostConfig, HostLimits};
 use crate::iam::{self, Policies};
 use crate::metrics::Metrics;
-use crate::sandbox::{self, Delivery};
 use crate::sources::{RunningSources, Sources, asynchronous};
 use crate::template;
 use crate::template::model::Stack;
 
 /// How often expired items and messages are deleted. AWS takes up to days; a minute shows that it happens.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// The template's parameter that is where the API can be reached from outside, which providers send their notices to.
-const PUBLIC_URL: &str = "PublicUrl";
+/// What a local cloud runs, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub template: PathBuf,
+    /// `AWS::StackName`. The names of resources without a name of their own begin with it.
+    pub stack_name: String,
+    /// The port of the API on 127.0.0.1; 0 is any that is free.
+    pub port: u16,
+    /// Where data, logs and keys are kept between runs.
+    pub data_dir: PathBuf,
+    /// Whether the data of earlier runs is deleted first.
+    pub fresh: bool,
+    /// Where the functions' binaries are, each under its cargo name.
+    pub binaries: PathBuf,
+    /// Values for parameters of the template.
+    pub parameters: Vec<(String, String)>,
+    /// A parameter that receives the address of the API, if the template declares it and `parameters` has no value.
+    pub url_parameter: Option<String>,
+    /// The most environments (processes) of one function at once.
+    pub max_environments: Option<u32>,
+    /// Functions whose logs the caller will ask for: a name that no function has is an error at the start.
+    pub logs: Vec<String>,
+    /// A directory of web pages that the gateway serves beside the API.
+    pub web: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            template: PathBuf::from("template.yaml"),
+            stack_name: template::DEFAULT_STACK_NAME.to_owned(),
+            port: 3000,
+            data_dir: PathBuf::from(".local"),
+            fresh: false,
+            binaries: PathBuf::from("target/debug"),
+            parameters: Vec::new(),
+            url_parameter: None,
+            max_environments: None,
+            logs: Vec::new(),
+            web: None,
+        }
+    }
+}
+
 /// How long invocations of the event sources may take to end when the cloud stops.
 const SOURCES_GRACE: Duration = Duration::from_secs(3);
 
@@ -46,7 +82,8 @@ const SOURCES_GRACE: Duration = Duration::from_secs(3);
 pub struct LocalCloud {
     stack: Arc<Stack>,
     gateway: Gateway,
-    delivery: Delivery,
+    // The work of outside services, which ends with the set.
+    outside: JoinSet<()>,
     sources: RunningSources,
     host: SharedHost,
     endpoint: Endpoint,
@@ -74,21 +111,33 @@ impl std::fmt::Debug for LocalCloud {
 impl LocalCloud {
     /// Starts everything. When it returns, the API answers.
     pub async fn start(options: &Options) -> Result<Self, StartError> {
-        // First of all the port: the template may want to know where it will be.
+        Self::start_with(options, Cloud::open).await
+    }
+
+    /// The same, on engines that `open` opens in the data directory: with services outside AWS, for example.
+    pub async fn start_with(
+        options: &Options,
+        open: impl FnOnce(&Path, Clock) -> Result<Cloud, OpenError>,
+    ) -> Result<Self, StartError> {
+        // The port comes first, because the template may need the address.
         let listener = listen(options.port).await?;
         let address = listener.local_addr().map_err(|source| StartError::Listen { port: options.port, source })?;
         let base_url = format!("http://{address}");
         let parameters: BTreeMap<String, String> = options.parameters.iter().cloned().collect();
-        let own = BTreeMap::from([(PUBLIC_URL.to_owned(), base_url.clone())]);
-        let stack = Arc::new(template::read_with(&options.template, &parameters, &own)?);
+        let reading = template::ReadOptions {
+            stack_name: options.stack_name.clone(),
+            parameters,
+            defaults: options.url_parameter.iter().map(|name| (name.clone(), base_url.clone())).collect(),
+        };
+        let stack = Arc::new(template::read_with(&options.template, &reading)?);
         for name in &options.logs {
             functions_named(&stack, name)?;
         }
         let data = DataDir::open(&options.data_dir, options.fresh)?;
         let clock = Clock::wall();
-        let cloud = Cloud::open(data.path(), clock.clone())
+        let cloud = open(data.path(), clock.clone())
             .map_err(|source| StartError::Open { directory: data.path().display().to_string(), source })?;
-        cloud.provision_with(&stack, &format!("{base_url}{}", sandbox::PATH)).await?;
+        cloud.provision_with(&stack, &base_url).await?;
 
         let policies = Arc::new(Policies::from_stack(&stack));
         let connections = Connections::default();
@@ -124,14 +173,17 @@ impl LocalCloud {
             clock,
             connections,
             issuer: Arc::new(Issuer::open(data.path())?),
-            web: web_directory(&options.template),
+            web: options.web.clone(),
             live: live_report(&cloud, &stack, &host, endpoint.url()),
-            sandbox: Some(cloud.sandbox.clone()),
+            outside: cloud.outside().to_vec(),
         })?;
-        let delivery = Delivery::start(cloud.sandbox.clone());
+        let mut outside = JoinSet::new();
+        for service in cloud.outside() {
+            outside.spawn(service.work());
+        }
         let mut sweeper = JoinSet::new();
         sweeper.spawn(sweep(cloud.clone()));
-        Ok(Self { stack, gateway, delivery, sources, host, endpoint, policies, sweeper, cloud, logs_dir, data })
+        Ok(Self { stack, gateway, outside, sources, host, endpoint, policies, sweeper, cloud, logs_dir, data })
     }
 
     /// Where the API is: `http://127.0.0.1:PORT`.
@@ -166,21 +218,16 @@ impl LocalCloud {
         Ok(functions_named(&self.stack, name)?.into_iter().filter_map(follow).collect())
     }
 
-    /// Makes the demo sale through the API, unless an earlier run on this data directory did.
-    pub async fn make_demo_sale(&self) -> Result<DemoSale, DemoError> {
-        demo::make(&self.base_url(), self.data.path(), self.cloud.clock.now_ms()).await
+    /// The data directory, which is locked as long as this cloud runs.
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
     }
 
-    /// What to tell a person who started it.
-    pub fn summary(&self, options: &Options, demo: Option<&DemoSale>, colours: bool) -> String {
-        summary::write(&summary::Facts { cloud: self, options, demo, colours })
-    }
-
-    /// Stops in order: no more notices, no more requests, no more events, functions, engines.
+    /// Stops in this order: work of outside services, requests, events, functions, engines.
     pub async fn stop(self) {
-        let Self { gateway, delivery, sources, host, endpoint, mut sweeper, .. } = self;
-        // Before the gateway: a notice to a closed door would count as refused.
-        delivery.stop().await;
+        let Self { gateway, mut outside, sources, host, endpoint, mut sweeper, .. } = self;
+        // Before the gateway: otherwise a webhook would meet a closed port and count as refused.
+        outside.shutdown().await;
         gateway.stop().await;
         sources.stop(SOURCES_GRACE).await;
         let host = host.write().unwrap_or_else(PoisonError::into_inner).take();
@@ -230,12 +277,6 @@ fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: 
         limits: HostLimits { environments: options.max_environments.unwrap_or(defaults.environments), ..defaults },
         clock: clock.clone(),
     }
-}
-
-/// `web/` beside the template, if it is there.
-fn web_directory(template: &Path) -> Option<PathBuf> {
-    let web = template.parent().unwrap_or(Path::new("")).join("web");
-    web.is_dir().then_some(web)
 }
 
 /// The depth of every queue, accepted events that have not been dealt with, and each function's counters.

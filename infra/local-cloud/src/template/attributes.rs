@@ -3,11 +3,11 @@
 //! A resource without a name of its own is called `STACK-LogicalId` (AWS adds random letters). Ids are made of the
 //! logical id, so that a log line can be traced back to the template.
 
+use super::STREAM_LABEL;
 use super::error::{Read, did_you_mean, wrong};
 use super::fields::text;
 use super::inert;
 use super::scope::{Resource, Scope};
-use super::{STACK_NAME, STREAM_LABEL};
 use crate::{ACCOUNT, REGION};
 
 /// The value of `!Ref` (no attribute) or `!GetAtt`.
@@ -102,7 +102,7 @@ fn name_at(scope: &Scope, resource: &Resource, depth: usize) -> Read<String> {
         kind => inert::find(kind).map_or("Name", |inert| inert.name),
     };
     let own = property_at(scope, resource, key, depth)?;
-    Ok(own.unwrap_or_else(|| format!("{STACK_NAME}-{}", resource.id)))
+    Ok(own.unwrap_or_else(|| scope.made_name(&resource.id)))
 }
 
 fn property_at(scope: &Scope, resource: &Resource, key: &str, depth: usize) -> Read<Option<String>> {

@@ -375,7 +375,7 @@ fn what_aws_would_refuse_between_resources() {
     let mapping = "  M:\n    Type: AWS::Lambda::EventSourceMapping\n    Properties: {FunctionName: !Ref F, EventSourceArn: !GetAtt Q.Arn}\n";
     assert_eq!(
         error_of_function("", &format!("{queue}{mapping}")),
-        "template.yaml:3: F may not sqs:ReceiveMessage on arn:aws:sqs:us-east-1:000000000000:seckill-Q; add it to the function's policy"
+        "template.yaml:3: F may not sqs:ReceiveMessage on arn:aws:sqs:us-east-1:000000000000:local-Q; add it to the function's policy"
     );
     let role = |service: &str, policies: &str| {
         format!(
@@ -405,7 +405,7 @@ fn what_aws_would_refuse_between_resources() {
 ";
     assert_eq!(
         error_of_function("", api),
-        "template.yaml:12: API Gateway may not invoke seckill-F; add an AWS::Lambda::Permission for apigateway.amazonaws.com"
+        "template.yaml:12: API Gateway may not invoke local-F; add an AWS::Lambda::Permission for apigateway.amazonaws.com"
     );
     let sockets =
         "  A: {Type: AWS::ApiGatewayV2::Api, Properties: {ProtocolType: WEBSOCKET, RouteSelectionExpression: $default}}

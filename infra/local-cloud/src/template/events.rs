@@ -57,7 +57,7 @@ impl Events {
         let event = Fields::read(&entry.node, &EVENT)?;
         let empty = Node::map(entry.line, Vec::new());
         let properties = event.get("Properties").unwrap_or(&empty);
-        let made_name = || schedules::made_name(&function.id, &entry.key);
+        let made_name = || format!("{}-{}{}", known.stack_name, function.id, entry.key);
         match event.need_text("Type")? {
             "SQS" => {
                 let fields = Fields::read(properties, &mappings::QUEUE_EVENT)?;

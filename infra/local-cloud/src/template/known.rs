@@ -17,6 +17,7 @@ pub(super) struct FunctionName {
 
 /// Everything that can be pointed at.
 pub(super) struct Known {
+    pub(super) stack_name: String,
     pub(super) queues: Vec<Queue>,
     pub(super) tables: Vec<Table>,
     pub(super) functions: Vec<FunctionName>,
@@ -40,7 +41,14 @@ impl Known {
                 Ok(FunctionName { id: resource.id.clone(), arn: attributes::function_arn(&name), name })
             })
             .collect::<Read<_>>()?;
-        let known = Self { queues, tables, functions, roles: Roles::read(scope)?, queue_arns };
+        let known = Self {
+            stack_name: scope.stack_name.clone(),
+            queues,
+            tables,
+            functions,
+            roles: Roles::read(scope)?,
+            queue_arns,
+        };
         known.check_names(scope)?;
         table::check(scope, &known.tables)?;
         Ok(known)

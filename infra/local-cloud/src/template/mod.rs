@@ -6,7 +6,7 @@
 //! never skipped. Types that knowingly do nothing on one machine are listed in `inert.rs` with the reason.
 //!
 //! Values that AWS makes up are the same at every start:
-//! - a resource without a name of its own is `seckill-LogicalId`, an API's id is its logical id in small letters;
+//! - a resource without a name of its own is `STACK-LogicalId`, an API's id is its logical id in small letters;
 //! - a queue's URL is `http://sqs.us-east-1.localhost/000000000000/NAME`. Its host is never looked up: the SDK for Rust
 //!   sends the URL in the request's body and the request itself to the configured endpoint, so the engine goes by the
 //!   last part of the path;
@@ -47,36 +47,46 @@ use std::path::Path;
 pub use error::TemplateError;
 use model::Stack;
 
-/// `AWS::StackName` of the local cloud.
-pub const STACK_NAME: &str = "seckill";
-/// `AWS::StackId` of the local cloud.
-pub const STACK_ID: &str =
-    "arn:aws:cloudformation:us-east-1:000000000000:stack/seckill/00000000-0000-4000-8000-000000000000";
+/// `AWS::StackName` unless [`ReadOptions`] gives another.
+pub const DEFAULT_STACK_NAME: &str = "local";
 /// The last part of every stream's ARN: in AWS, the time at which the stream was made.
 pub const STREAM_LABEL: &str = "2020-01-01T00:00:00.000";
 
 /// CloudFormation takes no larger template.
 const MOST_BYTES: usize = 1_048_576;
 
-/// Reads the template at `path`, with values for its parameters.
-pub fn read(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
-    read_with(path, parameters, &BTreeMap::new())
+/// What a template is read with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadOptions {
+    /// `AWS::StackName`. The names of resources without a name of their own begin with it.
+    pub stack_name: String,
+    /// Values for parameters. A name that the template does not declare is an error.
+    pub parameters: BTreeMap<String, String>,
+    /// Values for parameters that the template may declare and that `parameters` leaves out.
+    pub defaults: BTreeMap<String, String>,
 }
 
-/// The same, with values for parameters that the template may have and nobody gave.
-pub fn read_with(
-    path: &Path,
-    parameters: &BTreeMap<String, String>,
-    if_declared: &BTreeMap<String, String>,
-) -> Result<Stack, TemplateError> {
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { stack_name: DEFAULT_STACK_NAME.to_owned(), parameters: BTreeMap::new(), defaults: BTreeMap::new() }
+    }
+}
+
+/// Reads the template at `path`, with values for its parameters.
+pub fn read(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
+    read_with(path, &ReadOptions { parameters: parameters.clone(), ..ReadOptions::default() })
+}
+
+/// The same, with a name for the stack and defaults for parameters.
+pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Stack, TemplateError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| TemplateError::Unreadable { path: path.to_owned(), source })?;
-    read_text(&path.display().to_string(), &text, parameters, if_declared)
+    read_text(&path.display().to_string(), &text, options)
 }
 
 /// Reads a template's text; `name` is the file's name in messages.
 pub fn read_str(name: &str, text: &str, parameters: &BTreeMap<String, String>) -> Result<Stack, TemplateError> {
-    read_text(name, text, parameters, &BTreeMap::new())
+    read_text(name, text, &ReadOptions { parameters: parameters.clone(), ..ReadOptions::default() })
 }
 
 /// Any YAML document of ours as JSON, read as strictly as a template: duplicate keys and aliases are errors.
@@ -85,12 +95,8 @@ pub fn document(name: &str, text: &str) -> Result<serde_json::Value, TemplateErr
     Ok(root.to_json())
 }
 
-fn read_text(
-    name: &str,
-    text: &str,
-    parameters: &BTreeMap<String, String>,
-    if_declared: &BTreeMap<String, String>,
-) -> Result<Stack, TemplateError> {
+fn read_text(name: &str, text: &str, options: &ReadOptions) -> Result<Stack, TemplateError> {
+    let ReadOptions { stack_name, parameters, defaults } = options;
     let read = || {
         if text.len() > MOST_BYTES {
             return error::wrong(
@@ -100,10 +106,10 @@ fn read_text(
         }
         let root = yaml::parse(text)?;
         let mut values = parameters.clone();
-        for (key, value) in if_declared.iter().filter(|(key, _)| declared(&root).contains(&key.as_str())) {
+        for (key, value) in defaults.iter().filter(|(key, _)| declared(&root).contains(&key.as_str())) {
             values.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        Ok((stack::read(&root, &values)?, root))
+        Ok((stack::read(&root, stack_name, &values)?, root))
     };
     let (stack, root) = read().map_err(|problem| problem.in_file(name))?;
     let declared = declared(&root);

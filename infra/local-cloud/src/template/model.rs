@@ -264,7 +264,7 @@ pub struct HttpApi {
     pub cors: Option<Cors>,
     /// The stage's throttling of every route …
     pub throttle: Option<Throttle>,
-    /// … and of single ones, by route key (`POST /seckill`).
+    /// … and of single ones, by route key (`POST /buy`).
     pub route_throttles: BTreeMap<String, Throttle>,
 }
 
@@ -284,7 +284,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// `POST /seckill`, or `$default`.
+    /// `POST /buy`, or `$default`.
     pub fn key(&self) -> String {
         route_key(&self.method, &self.path)
     }

@@ -60,7 +60,7 @@ fn names(scope: &Scope, intrinsic: &str, argument: &Node) -> Read<()> {
 }
 
 fn known(scope: &Scope, name: &str, line: usize) -> Read<()> {
-    let pseudo = name == "AWS::NoValue" || PSEUDO.iter().any(|(pseudo, _)| *pseudo == name);
+    let pseudo = name == "AWS::NoValue" || PSEUDO.contains(&name);
     if pseudo || scope.parameters.contains_key(name) {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use super::attributes;
 use super::error::{Read, did_you_mean, wrong};
 use super::fields::{entries, list, text};
-use super::scope::{PSEUDO, Scope};
+use super::scope::Scope;
 use super::yaml::{Entry, Node, Value};
 
 /// Names may be made of other resources' names; further than this they go in a circle.
@@ -127,8 +127,8 @@ impl Scope {
         if name == "AWS::NoValue" {
             return Ok(None);
         }
-        if let Some((_, value)) = PSEUDO.iter().find(|(pseudo, _)| *pseudo == name) {
-            return Ok(Some(Node::text(line, *value)));
+        if let Some(value) = self.pseudo(name) {
+            return Ok(Some(Node::text(line, value)));
         }
         if let Some(value) = self.parameters.get(name) {
             return Ok(Some(Node { line, ..value.clone() }));

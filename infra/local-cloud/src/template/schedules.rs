@@ -4,9 +4,9 @@ use super::attributes;
 use super::error::{Read, wrong};
 use super::fields::{Fields, Shape, text};
 use super::known::Known;
+use super::mappings;
 use super::model::ScheduleSource;
 use super::scope::{Resource, Scope};
-use super::{STACK_NAME, mappings};
 use crate::iam;
 
 /// What EventBridge and Scheduler do unless told otherwise.
@@ -149,11 +149,6 @@ pub(super) fn group(scope: &Scope, resource: &Resource) -> Read<String> {
     let properties = scope.value(&resource.properties)?;
     Fields::read(&properties, &GROUP)?;
     attributes::name(scope, resource)
-}
-
-/// The name that SAM gives a schedule of a function.
-pub(super) fn made_name(function_id: &str, event: &str) -> String {
-    format!("{STACK_NAME}-{function_id}{event}")
 }
 
 const INVOKE_CONFIG: Shape = Shape::new(

@@ -6,18 +6,11 @@ use super::error::{Read, did_you_mean, wrong};
 use super::fields::{Fields, Shape, entries, list, text};
 use super::globals;
 use super::yaml::{Entry, Node, Value};
-use super::{STACK_ID, STACK_NAME};
 use crate::{ACCOUNT, REGION};
 
-/// The pseudo parameters and what they are here. `AWS::NoValue` is handled where values are resolved.
-pub(super) const PSEUDO: &[(&str, &str)] = &[
-    ("AWS::AccountId", ACCOUNT),
-    ("AWS::Partition", "aws"),
-    ("AWS::Region", REGION),
-    ("AWS::StackId", STACK_ID),
-    ("AWS::StackName", STACK_NAME),
-    ("AWS::URLSuffix", "amazonaws.com"),
-];
+/// The pseudo parameters ([`Scope::pseudo`]). `AWS::NoValue` is handled where values are resolved.
+pub(super) const PSEUDO: &[&str] =
+    &["AWS::AccountId", "AWS::Partition", "AWS::Region", "AWS::StackId", "AWS::StackName", "AWS::URLSuffix"];
 
 const RESOURCE: Shape = Shape::new("a resource", &["Type", "Properties", "Metadata", "Condition", "DependsOn"])
     // A local stack is thrown away as a whole.
@@ -40,6 +33,7 @@ pub(super) struct Resource {
 
 /// Everything that a `!Ref` or another intrinsic can look up.
 pub(super) struct Scope {
+    pub(super) stack_name: String,
     pub(super) parameters: BTreeMap<String, Node>,
     pub(super) mappings: Option<Node>,
     /// Conditions as written.
@@ -49,9 +43,10 @@ pub(super) struct Scope {
 
 impl Scope {
     /// Reads the sections of a template.
-    pub(super) fn read(root: &Node, given: &BTreeMap<String, String>) -> Read<Self> {
+    pub(super) fn read(root: &Node, stack_name: &str, given: &BTreeMap<String, String>) -> Read<Self> {
         let section = |name: &str| root.get(name).filter(|node| !node.is_null());
         let mut scope = Self {
+            stack_name: stack_name.to_owned(),
             parameters: parameters(section("Parameters"), given)?,
             mappings: section("Mappings").cloned(),
             conditions: match section("Conditions") {
@@ -127,10 +122,32 @@ impl Scope {
         self.resources.iter().find(|resource| resource.id == id)
     }
 
+    /// The value of a pseudo parameter.
+    pub(super) fn pseudo(&self, name: &str) -> Option<String> {
+        let value = match name {
+            "AWS::AccountId" => ACCOUNT,
+            "AWS::Partition" => "aws",
+            "AWS::Region" => REGION,
+            "AWS::StackName" => &self.stack_name,
+            "AWS::StackId" => {
+                let stack = format!("arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{}", self.stack_name);
+                return Some(format!("{stack}/00000000-0000-4000-8000-000000000000"));
+            }
+            "AWS::URLSuffix" => "amazonaws.com",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    /// The name of a resource that has none of its own.
+    pub(super) fn made_name(&self, logical_id: &str) -> String {
+        format!("{}-{logical_id}", self.stack_name)
+    }
+
     /// The names that a `!Ref` can have, for hints.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let resources = self.resources.iter().map(|resource| resource.id.as_str());
-        resources.chain(self.parameters.keys().map(String::as_str)).chain(PSEUDO.iter().map(|(name, _)| *name))
+        resources.chain(self.parameters.keys().map(String::as_str)).chain(PSEUDO.iter().copied())
     }
 }
 

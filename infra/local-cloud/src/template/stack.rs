@@ -48,9 +48,9 @@ const TYPES: &[&str] = &[
 ];
 
 /// Reads a parsed template.
-pub(super) fn read(root: &Node, parameters: &BTreeMap<String, String>) -> Read<Stack> {
+pub(super) fn read(root: &Node, stack_name: &str, parameters: &BTreeMap<String, String>) -> Read<Stack> {
     Fields::read(root, &TEMPLATE)?;
-    let scope = Scope::read(root, parameters)?;
+    let scope = Scope::read(root, stack_name, parameters)?;
     globals::check_transform(root, &scope)?;
     check_types(&scope)?;
     references::check(&scope, root)?;

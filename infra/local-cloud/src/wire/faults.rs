@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::engine::Service;
 use crate::engine::sqs::Sqs;
+use crate::engine::{OutsideCall, Service};
 
 /// A call, for whoever decides what befalls it.
 #[derive(Clone, Debug)]
@@ -23,12 +23,14 @@ pub struct Call {
     pub number: u64,
     path: String,
     body: Bytes,
+    outside_resource: Option<String>,
 }
 
 impl Call {
-    pub(super) fn new(service: Service, operation: String, number: u64, request: &Request<Bytes>) -> Self {
+    pub(super) fn new(service: Service, call: OutsideCall, number: u64, request: &Request<Bytes>) -> Self {
         let (path, body) = (request.uri().path().to_owned(), request.body().clone());
-        Self { service, operation, number, path, body }
+        let OutsideCall { operation, resource: outside_resource } = call;
+        Self { service, operation, number, path, body, outside_resource }
     }
 
     /// The request's JSON; null if there is none.
@@ -36,7 +38,7 @@ impl Call {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The table, queue, schedule, secret or provider that the call names. A transaction or a batch gives its first table.
+    /// The table, queue, schedule, secret or outside resource that the call names. A transaction or a batch gives its first table.
     pub fn resource(&self) -> Option<String> {
         match self.service {
             Service::Scheduler => self.path.rsplit_once('/').map(|(_, name)| name.to_owned()),
@@ -47,10 +49,7 @@ impl Call {
             }
             Service::DynamoDb | Service::DynamoDbStreams => self.tables().into_iter().next(),
             Service::SecretsManager => self.json().get("SecretId").and_then(Value::as_str).map(str::to_owned),
-            Service::Provider => {
-                let below = self.path.strip_prefix(crate::sandbox::PATH)?.trim_start_matches('/');
-                below.split('/').next().map(str::to_owned)
-            }
+            Service::Outside => self.outside_resource.clone(),
         }
     }
 
@@ -146,7 +145,7 @@ fn throttled(call: &Call) -> Response<Bytes> {
         Service::Sqs => (StatusCode::BAD_REQUEST, "RequestThrottled"),
         Service::Scheduler => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException"),
         Service::SecretsManager => (StatusCode::BAD_REQUEST, "ThrottlingException"),
-        Service::Provider => (StatusCode::TOO_MANY_REQUESTS, "FREQUENCY_LIMITED"),
+        Service::Outside => (StatusCode::TOO_MANY_REQUESTS, "FREQUENCY_LIMITED"),
     };
     call.service.error(status, code, "Rate exceeded (injected)")
 }
@@ -157,7 +156,7 @@ pub(super) fn server_error(call: &Call) -> Response<Bytes> {
         Service::Sqs => "InternalError",
         Service::Scheduler => "InternalServerException",
         Service::SecretsManager => "InternalServiceError",
-        Service::Provider => "SYSTEM_ERROR",
+        Service::Outside => "SYSTEM_ERROR",
     };
     call.service.error(StatusCode::INTERNAL_SERVER_ERROR, code, "Internal failure (injected)")
 }

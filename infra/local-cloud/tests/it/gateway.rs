@@ -11,10 +11,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use local_cloud::clock::Clock;
-use local_cloud::engine::Cloud;
+use local_cloud::engine::{OutsideCall, OutsideService};
 use local_cloud::gateway::{Connections, Gateway, GatewayConfig, Issuer};
 use local_cloud::invoke::{FunctionError, Invoker, Outcome};
-use local_cloud::sandbox::Sandbox;
 use local_cloud::template::model::{Cors, HttpApi, JwtAuthorizer, Route, Stack, Throttle};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -35,23 +34,17 @@ pub(crate) async fn start(stack: Stack, invoker: Invoker) -> Running {
     start_with(stack, invoker, None).await
 }
 
-/// A gateway to the providers' sandbox of these engines, and to nothing else.
-pub(crate) async fn start_sandbox(cloud: &Cloud) -> Running {
-    let invoker: Invoker = Arc::new(|_, _| Box::pin(async { Outcome::Throttled }));
-    start_on(cloud.clock.clone(), Stack::default(), invoker, None, Some(cloud.sandbox.clone())).await
-}
-
 async fn start_with(stack: Stack, invoker: Invoker, web: Option<std::path::PathBuf>) -> Running {
-    start_on(Clock::driven(START_MS), stack, invoker, web, None).await
+    start_on(stack, invoker, web, Vec::new()).await
 }
 
 async fn start_on(
-    clock: Clock,
     stack: Stack,
     invoker: Invoker,
     web: Option<std::path::PathBuf>,
-    sandbox: Option<Sandbox>,
+    outside: Vec<Arc<dyn OutsideService>>,
 ) -> Running {
+    let clock = Clock::driven(START_MS);
     let config = GatewayConfig {
         listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
         stack: Arc::new(stack),
@@ -61,7 +54,7 @@ async fn start_on(
         issuer: Arc::clone(&ISSUER),
         web,
         live: Arc::new(|| Box::pin(async { json!({"queues": {"orders": 3}}) })),
-        sandbox,
+        outside,
     };
     let client = Client::builder(TokioExecutor::new()).build_http();
     Running { gateway: Gateway::start(config).unwrap(), clock, client }
@@ -119,8 +112,8 @@ fn stack() -> Stack {
         routes: vec![
             route("GET", "/sales/{saleId}", "echo"),
             route("POST", "/anything", "echo"),
-            with_token(route("POST", "/seckill", "echo")),
-            with_token(Route { scopes: vec!["seckill/admin".to_owned()], ..route("POST", "/admin/sales", "echo") }),
+            with_token(route("POST", "/buy", "echo")),
+            with_token(Route { scopes: vec!["shop/admin".to_owned()], ..route("POST", "/admin/sales", "echo") }),
             route("GET", "/limited", "echo"),
             route("GET", "/failed", "failed"),
             route("GET", "/malformed", "malformed"),
@@ -184,7 +177,7 @@ async fn a_request_reaches_its_function_and_the_answer_comes_back() {
 async fn refusals_are_the_ones_http_apis_give() {
     let running = start(stack(), functions()).await;
     is_message(&running.get("/nothing").await, 404, "Not Found");
-    is_message(&running.get("/seckill").await, 404, "Not Found");
+    is_message(&running.get("/buy").await, 404, "Not Found");
     is_message(&running.get("/failed").await, 500, "Internal Server Error");
     is_message(&running.get("/malformed").await, 500, "Internal Server Error");
     is_message(&running.get("/throttled").await, 503, "Service Unavailable");
@@ -211,24 +204,24 @@ async fn a_token_is_minted_checked_and_given_to_the_function() {
         let running = &running;
         async move { running.call("POST", path, &[("authorization", &format!("Bearer {token}"))], "{}").await }
     };
-    let none = running.call("POST", "/seckill", &[], "{}").await;
+    let none = running.call("POST", "/buy", &[], "{}").await;
     is_message(&none, 401, "Unauthorized");
     assert_eq!(none.headers()["www-authenticate"], "Bearer");
 
     let buyer = running.token(json!({"sub": "buyer-1"})).await;
-    let response = post("/seckill", buyer.clone()).await;
+    let response = post("/buy", buyer.clone()).await;
     let jwt = json_of(&response)["requestContext"]["authorizer"]["jwt"].clone();
     assert_eq!((&jwt["claims"]["sub"], &jwt["scopes"]), (&json!("buyer-1"), &Value::Null));
     is_message(&post("/admin/sales", buyer.clone()).await, 403, "Forbidden");
-    let operator = running.token(json!({"sub": "me", "scope": "seckill/admin"})).await;
+    let operator = running.token(json!({"sub": "me", "scope": "shop/admin"})).await;
     assert_eq!(post("/admin/sales", operator).await.status(), 200);
 
     let forged = format!("{}AAAA", &buyer[..buyer.len() - 4]);
-    is_message(&post("/seckill", forged).await, 401, "Unauthorized");
+    is_message(&post("/buy", forged).await, 401, "Unauthorized");
     let short = running.token(json!({"sub": "buyer-1", "expiresInSeconds": 60})).await;
-    assert_eq!(post("/seckill", short.clone()).await.status(), 200);
+    assert_eq!(post("/buy", short.clone()).await.status(), 200);
     running.clock.advance(Duration::from_secs(60));
-    let expired = post("/seckill", short).await;
+    let expired = post("/buy", short).await;
     is_message(&expired, 401, "Unauthorized");
     assert!(expired.headers()["www-authenticate"].to_str().unwrap().contains("the token has expired"));
 }
@@ -251,14 +244,14 @@ async fn the_issuer_of_the_template_is_played() {
 async fn cors_is_the_templates() {
     let running = start(stack(), functions()).await;
     let preflight = [("origin", "https://shop.example"), ("access-control-request-method", "POST")];
-    let response = running.call("OPTIONS", "/seckill", &preflight, "").await;
+    let response = running.call("OPTIONS", "/buy", &preflight, "").await;
     assert_eq!(response.status(), 204);
     assert_eq!(response.headers()["access-control-allow-methods"], "GET,POST");
     let response = running.call("GET", "/sales/1", &[("origin", "https://shop.example")], "").await;
     assert_eq!(response.headers()["access-control-allow-origin"], "https://shop.example");
     let response = running.call("GET", "/sales/1", &[("origin", "https://evil.example")], "").await;
     assert_eq!(response.headers().get("access-control-allow-origin"), None, "the function said *");
-    let refused = running.call("POST", "/seckill", &[("origin", "https://shop.example")], "{}").await;
+    let refused = running.call("POST", "/buy", &[("origin", "https://shop.example")], "{}").await;
     assert_eq!(refused.status(), 401);
     assert_eq!(refused.headers()["access-control-allow-origin"], "https://shop.example");
 }
@@ -296,7 +289,7 @@ async fn local_requests_need_a_name_of_this_machine() {
     }
     let stack = json_of(&running.get("/_local/stack").await);
     assert_eq!(stack["live"]["queues"]["orders"], 3);
-    assert_eq!(stack["routes"][2]["route"], "POST /seckill");
+    assert_eq!(stack["routes"][2]["route"], "POST /buy");
     assert_eq!(stack["routes"][2]["authorizer"], "Buyers");
 }
 
@@ -358,4 +351,33 @@ async fn a_stop_lets_what_is_in_flight_end() {
     assert_eq!(request.await.unwrap().unwrap().status(), 200);
     stop.await.unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+/// A weather service that says what it was asked.
+struct Weather;
+
+impl OutsideService for Weather {
+    fn path(&self) -> &'static str {
+        "/_weather"
+    }
+
+    fn identify(&self, _: &http::Method, uri: &http::Uri) -> Option<OutsideCall> {
+        let city = uri.path().strip_prefix("/_weather/")?;
+        Some(OutsideCall { operation: "Forecast".to_owned(), resource: Some(city.to_owned()) })
+    }
+
+    fn call(&self, request: Request<Bytes>) -> futures::future::BoxFuture<'_, Response<Bytes>> {
+        Box::pin(async move { Response::new(Bytes::from(format!("sun at {}", request.uri().path()))) })
+    }
+}
+
+#[tokio::test]
+async fn an_outside_service_has_routes_of_its_own_for_this_machine_only() {
+    let running = start_on(stack(), functions(), None, vec![Arc::new(Weather)]).await;
+    let answer = running.get("/_weather/oslo").await;
+    assert_eq!((answer.status().as_u16(), &answer.body()[..]), (200, &b"sun at /_weather/oslo"[..]));
+    assert_eq!(running.get("/_weather").await.status(), 200);
+    assert_ne!(running.get("/_weathered").await.status(), 200);
+    let stranger = running.call("GET", "/_weather/oslo", &[("host", "evil.example")], "").await;
+    assert_eq!(stranger.status(), 403);
 }

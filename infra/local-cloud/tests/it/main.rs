@@ -18,19 +18,11 @@ mod gateway;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
-mod merchant;
-#[cfg(test)]
-mod paying;
-#[cfg(test)]
 mod queue_source;
 #[cfg(test)]
 mod queues;
 #[cfg(test)]
 mod recorder;
-#[cfg(test)]
-mod run;
-#[cfg(test)]
-mod sandbox;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]

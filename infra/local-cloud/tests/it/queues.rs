@@ -251,3 +251,12 @@ async fn sends_do_not_wait_for_the_disk() {
     assert_eq!(cloud.sqs.counts("orders").await.expect("counts").visible, 4_000);
     assert!(each_s > 500.0, "{each_s:.0} sends a second");
 }
+
+#[tokio::test]
+async fn the_engines_make_what_a_template_declares() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/templates/everything.yaml");
+    let parameters = [("Stage".to_owned(), "prod".to_owned())].into();
+    let stack = local_cloud::template::read(&path, &parameters).expect("a good template");
+    let cloud = Cloud::in_memory(Clock::driven(0)).expect("engines");
+    cloud.provision(&stack).await.unwrap_or_else(|error| panic!("{error}"));
+}

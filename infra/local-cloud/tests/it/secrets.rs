@@ -12,7 +12,6 @@ use local_cloud::iam::{Policies, access_key_id};
 use local_cloud::template;
 use local_cloud::template::model::Stack;
 use local_cloud::wire::{Fault, Wire};
-use payments::{Kind, Provider};
 use serde_json::Value;
 
 use crate::target::{driven, over_http};
@@ -63,11 +62,11 @@ async fn the_templates_secrets_are_there_and_are_never_reset() {
     cloud.provision(&stack).await.expect("provisioned");
     let client = Client::new(&wire.sdk_config());
     assert_eq!(value(&client, "greeting").await, "hello");
-    let made = value(&client, "seckill-Password").await;
+    let made = value(&client, "local-Password").await;
     assert!(made.len() == 24 && made.chars().all(|c| c.is_ascii_alphanumeric()), "{made}");
-    let login: Value = serde_json::from_str(&value(&client, "seckill-Login").await).expect("JSON");
+    let login: Value = serde_json::from_str(&value(&client, "local-Login").await).expect("JSON");
     assert_eq!((login["user"].as_str(), login["password"].as_str().map(str::len)), (Some("shop"), Some(32)));
-    let later = client.get_secret_value().secret_id("seckill-Later").send().await.expect_err("no value yet");
+    let later = client.get_secret_value().secret_id("local-Later").send().await.expect_err("no value yet");
     assert!(later.into_service_error().is_resource_not_found_exception());
     // What the function is given is the full ARN.
     let arn = stack.functions[0].environment["PAYMENT_SECRET"].clone();
@@ -77,32 +76,7 @@ async fn the_templates_secrets_are_there_and_are_never_reset() {
     cloud.secrets.put("greeting", "good day").await.expect("a version");
     cloud.provision(&stack).await.expect("provisioned again");
     assert_eq!(value(&client, "greeting").await, "good day");
-    assert_eq!(value(&client, "seckill-Password").await, made);
-}
-
-#[tokio::test]
-async fn the_payment_secret_is_filled_by_the_sandbox() {
-    let (cloud, wire) = driven();
-    cloud.provision_with(&stack(), "http://127.0.0.1:4000/_sandbox").await.expect("provisioned");
-    let client = Client::new(&wire.sdk_config());
-    let first = value(&client, "payments").await;
-    let settings: Value = serde_json::from_str(&first).expect("JSON");
-    assert_eq!(settings.as_object().map(|all| all.len()), Some(4));
-    for kind in Kind::ALL {
-        let settings = settings[kind.as_str()].to_string();
-        Provider::from_json(kind, &settings).unwrap_or_else(|error| panic!("{kind}: {error}"));
-        assert!(settings.contains(&format!("http://127.0.0.1:4000/_sandbox/{kind}")), "{kind}");
-    }
-    // The next start may be at another port.
-    cloud.provision_with(&stack(), "http://127.0.0.1:5000/_sandbox").await.expect("provisioned");
-    assert_eq!(value(&client, "payments").await, first.replace(":4000", ":5000"));
-
-    // Settings of the template's own are left alone.
-    let (cloud, wire) = driven();
-    let own = TEMPLATE.replace("SecretString: '{}'", r#"SecretString: '{"stripe": {}}'"#);
-    let stack = template::read_str("secrets.yaml", &own, &BTreeMap::new()).expect("a template");
-    cloud.provision(&stack).await.expect("provisioned");
-    assert_eq!(value(&Client::new(&wire.sdk_config()), "payments").await, r#"{"stripe": {}}"#);
+    assert_eq!(value(&client, "local-Password").await, made);
 }
 
 #[tokio::test]
@@ -112,8 +86,8 @@ async fn a_function_reads_the_secrets_that_its_policy_names() {
     cloud.provision(&stack).await.expect("provisioned");
     let policies = Arc::new(Policies::from_stack(&stack));
     let endpoint = Endpoint::start(cloud, 0, Some(policies.authorizer())).await.expect("an endpoint");
-    let client = Client::new(&over_http(&endpoint.url(), &access_key_id("seckill-ShopFunction")));
-    assert!(value(&client, "payments").await.contains("alipay"));
+    let client = Client::new(&over_http(&endpoint.url(), &access_key_id("local-ShopFunction")));
+    assert_eq!(value(&client, "payments").await, "{}");
     let denied = client.get_secret_value().secret_id("greeting").send().await.expect_err("not in the policy");
     assert_eq!(denied.code(), Some("AccessDeniedException"));
     assert!(denied.message().is_some_and(|text| text.contains("secretsmanager:GetSecretValue")), "{denied:?}");

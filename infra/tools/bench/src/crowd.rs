@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use figures::{Latency, float, number};
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
-use local_cloud::run::{LocalCloud, Options as CloudOptions};
-use testkit::http::{Api, User, sale_form};
+use seckill_run::{LocalShop, Options as CloudOptions};
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::http::{Api, User, sale_form};
 
 use crate::pressing::{Crowd, Seen};
 use crate::report::Section;
@@ -32,7 +32,7 @@ const TOKENS_AT_ONCE: usize = 64;
 
 /// A local cloud with an operator.
 struct Place {
-    cloud: LocalCloud,
+    cloud: LocalShop,
     operator: User,
     clients: u32,
     _directory: TempDir,
@@ -142,7 +142,7 @@ async fn scaling(options: &Options) -> Result<Section, Problem> {
 impl Place {
     async fn open(options: &Options) -> Result<Self, Problem> {
         let directory = tempfile::tempdir()?;
-        let cloud = LocalCloud::start(&cloud_options(options, directory.path())?).await?;
+        let cloud = LocalShop::start(&cloud_options(options, directory.path())?).await?;
         let operator = Api::new(cloud.base_url()).user("operator", "seckill/admin").await;
         Ok(Self { cloud, operator, clients: options.clients, _directory: directory })
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use figures::Latency;
 use local_cloud::clock::Clock;
-use local_cloud::run::LocalCloud;
+use seckill_run::LocalShop;
+use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::processes::cpu_of_children;
 use testkit::progress;
-use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::Problem;
@@ -76,7 +76,7 @@ impl Crowd {
     }
 
     /// Each buyer presses once, `clients` at a time.
-    pub(crate) async fn press(self: &Arc<Self>, cloud: &LocalCloud, clients: u32) -> Result<Seen, Problem> {
+    pub(crate) async fn press(self: &Arc<Self>, cloud: &LocalShop, clients: u32) -> Result<Seen, Problem> {
         let (began, cpu) = (Instant::now(), cpu_of_children(std::process::id(), PROGRAM));
         let mut pressing = JoinSet::new();
         for _ in 0..clients {

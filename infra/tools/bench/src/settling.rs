@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use local_cloud::run::LocalCloud;
 use local_cloud::wire::Wire;
+use seckill_run::LocalShop;
+use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::progress;
-use serde_json::{Value, json};
 
 use crate::Problem;
 
@@ -15,7 +15,7 @@ use crate::Problem;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Messages that have not become orders yet.
-pub(crate) async fn waiting(cloud: &LocalCloud) -> Result<i64, Problem> {
+pub(crate) async fn waiting(cloud: &LocalShop) -> Result<i64, Problem> {
     let mut waiting = 0;
     for queue in &cloud.stack().queues {
         let counts = cloud.cloud().sqs.counts(&queue.name).await?;
@@ -26,7 +26,7 @@ pub(crate) async fn waiting(cloud: &LocalCloud) -> Result<i64, Problem> {
 
 /// Waits until every message has become an order; gives the audit of the item.
 pub(crate) async fn until_ordered(
-    cloud: &LocalCloud,
+    cloud: &LocalShop,
     operator: &User,
     sale: &str,
     orders: u32,
@@ -95,7 +95,7 @@ pub(crate) fn check(orders: &[(String, i64)], audit: &Value, units: u32, sold: u
 
 /// When each order was complete, by its id. Its payment deadline is the last thing made for it, and the schedule has
 /// the order's name and its time of creation: no buyer needs to ask for it.
-pub(crate) async fn orders_made(cloud: &LocalCloud) -> Result<BTreeMap<String, i64>, Problem> {
+pub(crate) async fn orders_made(cloud: &LocalShop) -> Result<BTreeMap<String, i64>, Problem> {
     let client = aws_sdk_scheduler::Client::new(&Wire::new(cloud.cloud().clone()).sdk_config());
     let mut made = BTreeMap::new();
     for group in &cloud.stack().schedule_groups {

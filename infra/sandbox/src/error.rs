@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::engine::Stopped;
+use local_cloud::engine::Stopped;
 
 /// Why the sandbox does not do what it was told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use local_cloud::run::{LocalCloud, Options, StartError};
+use seckill_run::{LocalShop, Options, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -41,8 +41,8 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn start(options: &Options) -> Result<LocalCloud, StartError> {
-    let cloud = LocalCloud::start(options).await?;
+async fn start(options: &Options) -> Result<LocalShop, StartError> {
+    let cloud = LocalShop::start(options).await?;
     for name in &options.logs {
         for (function, mut lines) in cloud.logs(name)? {
             tokio::spawn(async move {
@@ -74,7 +74,7 @@ async fn asked_to_stop(interrupt: &mut Signal, terminate: &mut Signal) {
     }
 }
 
-/// Prints. Whoever closed the other end of a pipe does not want to read it.
+/// Prints. An error means that the reader of the pipe has gone, so it is ignored.
 fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();

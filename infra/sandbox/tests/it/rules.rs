@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use local_cloud::sandbox::Action;
-use payments::{ProviderCloseAnswer, HttpCall, Kind, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus};
+use payments::{
+    HttpCall, Kind, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+};
+use sandbox::Action;
 
 use crate::merchant::{AMOUNT, Merchant};
 

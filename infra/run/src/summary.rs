@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::{DemoSale, LocalCloud, Options};
+use super::{DemoSale, LocalShop, Options};
 
 /// What the summary is written from.
 pub(super) struct Facts<'a> {
-    pub(super) cloud: &'a LocalCloud,
+    pub(super) shop: &'a LocalShop,
     pub(super) options: &'a Options,
     pub(super) demo: Option<&'a DemoSale>,
     pub(super) colours: bool,
 }
 
 pub(super) fn write(facts: &Facts<'_>) -> String {
-    let (cloud, options) = (facts.cloud, facts.options);
+    let (cloud, options) = (facts.shop, facts.options);
     let paint =
         |code: &str, text: &str| if facts.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
     let url = cloud.base_url();

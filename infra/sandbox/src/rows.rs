@@ -234,12 +234,12 @@ pub(super) fn keep_answer(db: &Transaction<'_>, key: &str, request: &str, answer
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-    use crate::engine::Cloud;
+    use crate::CloudWithSandbox;
+    use local_cloud::clock::Clock;
 
     #[tokio::test]
     async fn money_that_moved_stays_on_the_books() {
-        let cloud = Cloud::in_memory(Clock::driven(0)).unwrap();
+        let cloud = CloudWithSandbox::in_memory(Clock::driven(0)).unwrap();
         let change = |text: &'static str| {
             cloud.sandbox.database.transaction(move |db| Ok::<_, SandboxError>(db.execute(text, [])?))
         };

@@ -14,8 +14,8 @@ use hyper_util::rt::TokioExecutor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::data::DEMO_SALE;
-
+/// The file in the data directory that names the demo sale.
+const DEMO_SALE: &str = "demo-sale.json";
 /// How long the sale runs.
 const RUNS_FOR_MS: i64 = 24 * 60 * 60 * 1000;
 /// A function that starts for the first time on a busy machine takes seconds, not minutes.
@@ -63,6 +63,14 @@ pub enum DemoError {
     /// The note in the data directory cannot be written.
     #[error("cannot note it in the data directory: {0}")]
     Note(#[from] io::Error),
+}
+
+/// Forgets the sale of earlier runs, whose data is gone.
+pub(super) fn forget(data_dir: &Path) -> io::Result<()> {
+    match fs::remove_file(data_dir.join(DEMO_SALE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the sale, or reads which one an earlier run made, while that one runs.

@@ -13,7 +13,6 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tokio::task::JoinHandle;
 
 use super::{DueNotice, Sandbox, SandboxError, is_accepted};
 
@@ -26,31 +25,8 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// After the database failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The running delivery. Dropping it ends it.
-#[derive(Debug)]
-pub(crate) struct Delivery(JoinHandle<()>);
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Delivery {
-    /// Starts to deliver.
-    pub(crate) fn start(sandbox: Sandbox) -> Self {
-        Self(tokio::spawn(run(sandbox)))
-    }
-
-    /// Stops. What is under way will be sent again.
-    pub(crate) async fn stop(mut self) {
-        self.0.abort();
-        // The end by an abort is an error to whoever waits.
-        let _ = (&mut self.0).await;
-    }
-}
-
-async fn run(sandbox: Sandbox) {
+/// Delivers notices until it is dropped. A notice that is in flight then is sent again after the next start.
+pub(crate) async fn run(sandbox: Sandbox) {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let mut changes = sandbox.changes();
     let mut under_way = BTreeSet::new();
@@ -135,8 +111,8 @@ mod tests {
     use payments::{Kind, Provider};
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::engine::Cloud;
+    use crate::CloudWithSandbox;
+    use local_cloud::clock::Clock;
 
     /// A merchant that answers 500 to its first `refuses` notices, success to the others, and to `/hang` never.
     struct Merchant {
@@ -176,7 +152,7 @@ mod tests {
     }
 
     /// Starts a payment at WeChat Pay v3 and pays it.
-    async fn pay(cloud: &Cloud, number: &str, notify_url: &str) {
+    async fn pay(cloud: &CloudWithSandbox, number: &str, notify_url: &str) {
         let settings = cloud.sandbox.settings(super::super::IN_PROCESS_URL).await.unwrap();
         let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
         let settings = settings.get(Kind::WechatV3.as_str()).unwrap().to_string();
@@ -221,9 +197,9 @@ mod tests {
     #[tokio::test]
     async fn a_notice_is_sent_until_it_is_accepted() {
         let clock = Clock::driven(1_794_830_400_000);
-        let cloud = Cloud::in_memory(clock.clone()).unwrap();
+        let cloud = CloudWithSandbox::in_memory(clock.clone()).unwrap();
         let merchant = Merchant::start(2).await;
-        let delivery = Delivery::start(cloud.sandbox.clone());
+        let delivery = tokio::spawn(run(cloud.sandbox.clone()));
         pay(&cloud, FIRST, &format!("{}/notify", merchant.url)).await;
         for tries in 1..=3_u32 {
             until("a try", async || {
@@ -237,15 +213,16 @@ mod tests {
         }
         clock.advance(Duration::from_secs(24 * 3600));
         assert!(cloud.sandbox.due_notices().await.unwrap().is_empty());
-        delivery.stop().await;
+        delivery.abort();
+        let _ = delivery.await;
     }
 
     #[tokio::test]
     async fn a_merchant_that_never_answers_holds_up_nobody_and_no_stop() {
         let clock = Clock::driven(1_794_830_400_000);
-        let cloud = Cloud::in_memory(clock).unwrap();
+        let cloud = CloudWithSandbox::in_memory(clock).unwrap();
         let merchant = Merchant::start(0).await;
-        let delivery = Delivery::start(cloud.sandbox.clone());
+        let delivery = tokio::spawn(run(cloud.sandbox.clone()));
         pay(&cloud, FIRST, &format!("{}/hang", merchant.url)).await;
         until("the notice that hangs", async || merchant.count() == 1).await;
         pay(&cloud, SECOND, &format!("{}/notify", merchant.url)).await;
@@ -254,7 +231,8 @@ mod tests {
             seen.notices.first().is_some_and(|notice| notice.accepted_at.is_some())
         })
         .await;
-        delivery.stop().await;
+        delivery.abort();
+        let _ = delivery.await;
         // What was under way is due still.
         assert_eq!(cloud.sandbox.due_notices().await.unwrap().len(), 1);
         assert_eq!(merchant.count(), 2, "and was not sent twice meanwhile");

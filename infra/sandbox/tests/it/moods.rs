@@ -1,12 +1,11 @@
 //! Providers that are not well, and calls that go wrong on the way.
 
 use local_cloud::engine::Service;
-use local_cloud::sandbox::Mood;
 use local_cloud::wire::{Call, Fault, Loss, Wire};
-use payments::{ProviderCloseAnswer, Kind, ProviderError, PaymentStatus};
+use payments::{Kind, PaymentStatus, ProviderCloseAnswer, ProviderError};
+use sandbox::Mood;
 
-use crate::merchant::Merchant;
-use crate::target::driven;
+use crate::merchant::{Merchant, driven};
 
 #[tokio::test]
 async fn a_provider_can_be_down_speak_rubbish_or_sign_wrongly() {
@@ -68,8 +67,8 @@ async fn faults_befall_calls_to_providers_as_any_other() {
         (Fault::ServerError, false),
     ] {
         for kind in Kind::ALL {
-            let wire = Wire::new(driven().0).with_faults(move |call: &Call| {
-                let closes = call.service == Service::Provider && call.operation == "Close";
+            let wire = Wire::new(driven()).with_faults(move |call: &Call| {
+                let closes = call.service == Service::Outside && call.operation == "Close";
                 if closes && call.resource().as_deref() == Some(kind.as_str()) { fault } else { Fault::None }
             });
             let merchant = Merchant::over(wire).await;
@@ -79,14 +78,18 @@ async fn faults_befall_calls_to_providers_as_any_other() {
             let closing = merchant.close(&started).await;
             assert!(matches!(closing, Err(ProviderError::Unavailable(_))), "{kind} {fault:?}: {closing:?}");
             let standing = merchant.query(&started).await;
-            assert_eq!(standing, Ok(if done { PaymentStatus::Closed } else { PaymentStatus::NotPaid }), "{kind} {fault:?}");
+            assert_eq!(
+                standing,
+                Ok(if done { PaymentStatus::Closed } else { PaymentStatus::NotPaid }),
+                "{kind} {fault:?}"
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn a_call_can_arrive_after_its_caller_has_given_up() {
-    let wire = Wire::new(driven().0)
+    let wire = Wire::new(driven())
         .with_faults(|call: &Call| if call.operation == "Close" { Fault::Late } else { Fault::None });
     let merchant = Merchant::over(wire).await;
     let started = merchant.create(Kind::Stripe).await;
@@ -111,7 +114,7 @@ async fn every_call_has_a_name_that_a_test_can_match() {
         let calls = merchant.wire.calls();
         let names: Vec<&str> = calls.iter().map(|call| call.operation.as_str()).collect();
         assert_eq!(names, ["Create", "Query", "Close", "Refund", "QueryRefund"], "{kind}");
-        let provider = (Service::Provider, Some(kind.as_str()));
+        let provider = (Service::Outside, Some(kind.as_str()));
         assert!(calls.iter().all(|call| (call.service, call.resource.as_deref()) == provider), "{kind}");
     }
 }

@@ -1,5 +1,9 @@
-//! The payment providers of the local cloud: Alipay, WeChat Pay v3 and v2, and Stripe, each with its own endpoints, real keys
-//! and real signatures ([`payments::sandbox`]), and here with a memory.
+//! The payment providers, played on this machine: Alipay, WeChat Pay v3 and v2, and Stripe. Each has its own
+//! endpoints, real keys and real signatures ([`payments::sandbox`]), and keeps its payments in the local cloud's
+//! database.
+//!
+//! [`CloudWithSandbox`] opens a local cloud with the sandbox beside its engines: functions reach it over the wire or, below
+//! [`PATH`], on the gateway.
 //!
 //! What it promises:
 //! - it answers as the provider would: creating is idempotent by the merchant's number (at Stripe by Idempotency-Key), a
@@ -15,16 +19,19 @@
 mod actions;
 mod answers;
 mod calls;
+mod cloud;
 mod create;
 mod delivery;
 mod error;
 mod face;
+mod html;
 mod moods;
 mod notices;
 mod numbers;
 mod page;
 mod refund;
 mod rows;
+mod tables;
 mod view;
 
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -38,18 +45,19 @@ use tokio::sync::watch;
 
 pub use actions::Action;
 pub use calls::operation_of;
-pub(crate) use delivery::Delivery;
+pub use cloud::CloudWithSandbox;
 pub use error::SandboxError;
 pub use moods::Mood;
 pub use notices::{DueNotice, is_accepted};
 pub use view::{MoneyEntry, NoticeView, PaymentView};
 
-use crate::clock::Clock;
-use crate::engine::database::Database;
+use local_cloud::clock::Clock;
+use local_cloud::engine::Cloud;
+use local_cloud::engine::database::Database;
 use moods::Moods;
 
-/// Where the sandbox is for code in the same process, over [`crate::wire::Wire`]: any host will do, the path decides.
-/// A provider's settings allow plain HTTP on this machine only, hence this one.
+/// Where the sandbox is for code in the same process, over [`local_cloud::wire::Wire`]. Any host will do, because the
+/// path decides; a provider's settings allow plain HTTP on this machine only, hence this one.
 pub const IN_PROCESS_URL: &str = "http://localhost/_sandbox";
 
 /// The path below which everything of the sandbox is.
@@ -94,12 +102,13 @@ struct Now {
 }
 
 impl Sandbox {
-    /// A sandbox in this database. One that `keeps_keys` makes them at first use, which takes about a second, and keeps them.
-    pub(crate) fn new(database: Database, clock: Clock, keeps_keys: bool) -> Self {
+    /// A sandbox in the database of these engines. One that lasts generates its keys at first use, which takes about a
+    /// second, and keeps them.
+    fn new(cloud: &Cloud) -> Self {
         Self {
-            database,
-            clock,
-            keeps_keys,
+            database: cloud.database().clone(),
+            clock: cloud.clock.clone(),
+            keeps_keys: cloud.is_durable(),
             side: Arc::default(),
             moods: Moods::default(),
             changes: Arc::new(watch::Sender::new(0)),

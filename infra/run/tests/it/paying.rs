@@ -17,8 +17,8 @@ use hyper_util::rt::TokioExecutor;
 use jiff::{SignedDuration, Timestamp};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use local_cloud::clock::Clock;
-use local_cloud::run::{LocalCloud, Options};
 use payments::{Headers, HttpAnswer, HttpCall, Kind, Nonce, PaymentRequest, Provider, Start};
+use seckill_run::{LocalShop, Options};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../templates/paying.yaml");
@@ -143,7 +143,7 @@ async fn a_payment_goes_from_a_function_to_the_provider_and_its_notice_comes_bac
         no_demo: true,
         ..Options::default()
     };
-    let cloud = LocalCloud::start(&options).await.unwrap();
+    let cloud = LocalShop::start(&options).await.unwrap();
     let url = cloud.base_url();
     assert!(cloud.summary(&options, None, false).contains(&format!("{url}/_sandbox")));
     assert_eq!(cloud.stack().functions[0].environment["PAYING_PUBLIC_URL"], url);
@@ -165,18 +165,18 @@ async fn a_payment_goes_from_a_function_to_the_provider_and_its_notice_comes_bac
     let (_, _, books) = call("GET", &format!("{url}/_sandbox/money"), "").await;
     cloud.stop().await;
 
-    let cloud = LocalCloud::start(&options).await.unwrap();
+    let cloud = LocalShop::start(&options).await.unwrap();
     assert_eq!(call("GET", &format!("{}/_sandbox/money", cloud.base_url()), "").await.2, books);
     cloud.stop().await;
 }
 
-async fn accepted(cloud: &LocalCloud, id: &str) {
+async fn accepted(cloud: &LocalShop, id: &str) {
     for _ in 0..600 {
-        let seen = cloud.cloud().sandbox.payment(id).await.unwrap();
+        let seen = cloud.sandbox().unwrap().payment(id).await.unwrap();
         if seen.notices.iter().any(|notice| notice.accepted_at.is_some()) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("the notice about {id} was not accepted: {:?}", cloud.cloud().sandbox.payment(id).await);
+    panic!("the notice about {id} was not accepted: {:?}", cloud.sandbox().unwrap().payment(id).await);
 }

@@ -9,21 +9,21 @@ use domain::ids::{OrderId, PaymentNumber};
 use domain::money::Currency;
 use jiff::{SignedDuration, Timestamp};
 use local_cloud::clock::Clock;
-use local_cloud::engine::Cloud;
-use local_cloud::sandbox::{DueNotice, IN_PROCESS_URL, is_accepted};
 use local_cloud::wire::Wire;
 use payments::{
-    ProviderCloseAnswer, Created, HttpAnswer, HttpCall, Kind, Nonce, Notice, PaymentRef, PaymentRequest, Provider, ProviderError,
-    RefundNumber, RefundRequest, Refunding, PaymentStatus, Start, Way,
+    Created, HttpAnswer, HttpCall, Kind, Nonce, Notice, PaymentRef, PaymentRequest, PaymentStatus, Provider,
+    ProviderCloseAnswer, ProviderError, RefundNumber, RefundRequest, Refunding, Start, Way,
 };
+use sandbox::{CloudWithSandbox, DueNotice, IN_PROCESS_URL, is_accepted};
 use serde_json::Value;
 
-use crate::target::START_MS;
+/// A moment for driven clocks to start at: 2026-11-16T12:00:00Z.
+pub(crate) const START_MS: i64 = 1_794_830_400_000;
 
 pub(crate) const AMOUNT: i64 = 6999;
 
 pub(crate) struct Merchant {
-    pub(crate) cloud: Cloud,
+    pub(crate) cloud: CloudWithSandbox,
     pub(crate) wire: Wire,
     settings: Value,
 }
@@ -53,10 +53,10 @@ impl Started {
 
 impl Merchant {
     pub(crate) async fn new() -> Self {
-        Self::of(Cloud::in_memory(Clock::driven(START_MS)).expect("engines in memory")).await
+        Self::of(driven()).await
     }
 
-    pub(crate) async fn of(cloud: Cloud) -> Self {
+    pub(crate) async fn of(cloud: CloudWithSandbox) -> Self {
         let wire = Wire::new(cloud.clone());
         Self::over(wire).await
     }
@@ -67,7 +67,7 @@ impl Merchant {
 
     /// A merchant whose settings say that the sandbox is at this address.
     pub(crate) async fn at(wire: Wire, base_url: &str) -> Self {
-        let cloud = wire.cloud().clone();
+        let cloud = CloudWithSandbox::of(wire.cloud().clone()).expect("a sandbox");
         let settings = cloud.sandbox.settings(base_url).await.expect("settings");
         Self { cloud, wire, settings: serde_json::from_str(&settings).expect("JSON") }
     }
@@ -199,6 +199,11 @@ impl Merchant {
         }
         taken
     }
+}
+
+/// Engines and the sandbox, in memory and on a driven clock.
+pub(crate) fn driven() -> CloudWithSandbox {
+    CloudWithSandbox::in_memory(Clock::driven(START_MS)).expect("engines in memory")
 }
 
 pub(crate) fn currency(kind: Kind) -> Currency {

@@ -4,9 +4,8 @@ use local_cloud::wire::Wire;
 use payments::{HttpAnswer, Kind, Nonce, PaymentRequest, PaymentStatus, Start, Way};
 use serde_json::{Value, json};
 
-use crate::gateway::{Running, json_of, start_sandbox};
-use crate::merchant::{Merchant, Started};
-use crate::target::driven;
+use crate::gateway::{Running, json_of};
+use crate::merchant::{Merchant, Started, driven};
 
 /// A merchant whose calls go over sockets.
 struct Outside {
@@ -16,9 +15,9 @@ struct Outside {
 
 impl Outside {
     async fn new() -> Self {
-        let (cloud, _) = driven();
-        let gateway = start_sandbox(&cloud).await;
-        let base_url = format!("http://{}/_sandbox", gateway.gateway.address());
+        let cloud = driven();
+        let gateway = Running::start(&cloud).await;
+        let base_url = format!("http://{}/_sandbox", gateway.address());
         Self { merchant: Merchant::at(Wire::new(cloud), &base_url).await, gateway }
     }
 
@@ -46,7 +45,7 @@ impl Outside {
 
     /// The path of a link, which must lead to this gateway.
     fn path<'a>(&self, link: &'a str) -> &'a str {
-        link.strip_prefix(&format!("http://{}", self.gateway.gateway.address())).expect("a link to here")
+        link.strip_prefix(&format!("http://{}", self.gateway.address())).expect("a link to here")
     }
 
     async fn act(&self, id: &str, body: &str) -> (u16, Value) {

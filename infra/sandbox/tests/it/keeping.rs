@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use local_cloud::clock::Clock;
-use local_cloud::engine::Cloud;
-use local_cloud::sandbox::IN_PROCESS_URL;
 use payments::{Kind, Outcome, PaymentStatus};
+use sandbox::{CloudWithSandbox, IN_PROCESS_URL};
 
-use crate::merchant::Merchant;
-use crate::target::START_MS;
+use crate::merchant::{Merchant, START_MS};
 
 #[tokio::test]
 async fn keys_payments_money_and_notices_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let clock = Clock::driven(START_MS);
-    let open = || Cloud::open(directory.path(), clock.clone()).expect("engines");
+    let open = || CloudWithSandbox::open(directory.path(), clock.clone()).expect("engines");
     let first = Merchant::of(open()).await;
     let settings = first.cloud.sandbox.settings(IN_PROCESS_URL).await.expect("settings");
     let (mut started, mut paid) = (Vec::new(), Vec::new());
@@ -44,7 +42,7 @@ async fn keys_payments_money_and_notices_survive_a_restart() {
 
     // Another directory has keys of its own.
     let elsewhere = tempfile::tempdir().expect("a directory");
-    let other = Cloud::open(elsewhere.path(), clock.clone()).expect("engines");
+    let other = CloudWithSandbox::open(elsewhere.path(), clock.clone()).expect("engines");
     assert_ne!(other.sandbox.settings(IN_PROCESS_URL).await.expect("settings"), settings);
 }
 
