@@ -40,14 +40,14 @@ done
 echo "cases against ministack (the schedules need about a minute):"
 LOCAL_CLOUD_TARGET="http://127.0.0.1:$PORT" NO_COLOR=1 \
     infra/tools/scripts/nextest.sh run --workspace --no-fail-fast --test-threads 16 --success-output never \
-    --failure-output final --filterset "package(seckill-local) & test(/^cases::/)" >"$work/cases.log" 2>&1 || true
+    --failure-output final --filterset "package(local-cloud) & test(/^cases::/)" >"$work/cases.log" 2>&1 || true
 if ! grep -q '^ *Summary' "$work/cases.log"; then
     cat "$work/cases.log" >&2
     exit 1
 fi
 
-sed -n 's/^ *PASS .*seckill-local::it \(cases::[a-z_:0-9]*\).*/\1/p' "$work/cases.log" | sort -u >"$work/agree"
-sed -n 's/^ *\(FAIL\|TIMEOUT\) .*seckill-local::it \(cases::[a-z_:0-9]*\).*/\2/p' "$work/cases.log" | sort -u >"$work/differ"
+sed -n 's/^ *PASS .*local-cloud::it \(cases::[a-z_:0-9]*\).*/\1/p' "$work/cases.log" | sort -u >"$work/agree"
+sed -n 's/^ *\(FAIL\|TIMEOUT\) .*local-cloud::it \(cases::[a-z_:0-9]*\).*/\2/p' "$work/cases.log" | sort -u >"$work/differ"
 printf '%s\n' "$DIFFERENCES" | sed -n 's/ *|.*//p' | sort -u >"$work/known"
 sed 's/^/  agrees   /' "$work/agree"
 while read -r name; do

@@ -1,10 +1,10 @@
 //! What each thing costs, in calls and write units: exact, and the same for a small sale and a large one.
 
-use flows::close::{Cause, close};
 use flows::bucket_picker::FRESH_FOR_MS;
+use flows::close::{Cause, close};
 use flows::purchase::Refusal;
-use testkit::world::World;
 use std::time::Duration;
+use testkit::world::World;
 
 #[tokio::test]
 async fn a_purchase_is_two_writes_and_a_message() {

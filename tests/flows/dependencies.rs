@@ -83,3 +83,18 @@ fn the_domain_knows_no_cloud_no_runtime_no_clock_and_no_chance() {
     }
     assert!(!domain.iter().any(|name| name.starts_with("aws")), "{domain:?}");
 }
+
+#[test]
+fn the_local_cloud_knows_no_crate_of_this_product() {
+    let packages = packages();
+    let is_of_the_family = |name: &str| name == "local-cloud" || name.starts_with("local-cloud-");
+    let ours: BTreeSet<String> = packages.iter().map(name).filter(|name| !is_of_the_family(name)).collect();
+    let family: Vec<&Value> = packages.iter().filter(|package| is_of_the_family(&name(package))).collect();
+    assert_eq!(family.len(), 6, "{:?}", family.iter().map(|package| name(package)).collect::<Vec<_>>());
+    for package in family {
+        // Dependencies of any kind: tests must not need the product either.
+        let all = package["dependencies"].as_array().unwrap().iter().map(name);
+        let known: Vec<String> = all.filter(|name| ours.contains(name)).collect();
+        assert!(known.is_empty(), "{} depends on {known:?}", name(package));
+    }
+}

@@ -8,9 +8,9 @@ use flows::bucket_picker::FRESH_FOR_MS;
 use flows::purchase::{Purchase, Refusal};
 use flows::set_up::{SetUpError, change, edit};
 use local_cloud::wire::{Fault, Loss};
+use serde_json::json;
 use testkit::stepping::{at_call, stopped};
 use testkit::world::{START_MS, World, far, form};
-use serde_json::json;
 
 use crate::door::Door;
 

@@ -13,8 +13,8 @@ use flows::place_order::{Placement, fail};
 use flows::purchase::Refusal;
 use flows::sales::Sales;
 use local_cloud::wire::Fault;
-use testkit::world::{World, form};
 use store::{ClaimWrite, Hold, Moved, Revival, SaleWrite};
+use testkit::world::{World, form};
 
 fn some_order(world: &World, offer: &Offer, buyer: &str) -> OrderId {
     let asked = world.asks(offer, buyer, 1, None);

@@ -14,9 +14,9 @@ use flows::purchase::{Purchase, Refusal};
 use flows::sales::Sales;
 use flows::set_up::change;
 use local_cloud::wire::{Fault, Loss};
+use store::{ClaimWrite, Hold, NewClaim};
 use testkit::stepping::at_call;
 use testkit::world::World;
-use store::{ClaimWrite, Hold, NewClaim};
 
 /// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
 #[tokio::test]
@@ -298,7 +298,8 @@ async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() 
     let asked = || world.asks(&offer, "alice", 1, Some("k"));
     let first = asked();
     let order = OrderId::new(first.now, &first.buyer_key, first.random);
-    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+    let claim =
+        Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = first.key.clone().unwrap();
     let expires = world.now().saturating_add(jiff::SignedDuration::from_hours(1)).unwrap();
     world

@@ -7,8 +7,8 @@ use flows::close::{Cause, close};
 use flows::refund::refund;
 use flows::settle::settle;
 use flows::start_payment::Started;
-use testkit::stepping::holds_everywhere;
 use testkit::paying::arrived;
+use testkit::stepping::holds_everywhere;
 use testkit::world::World;
 
 /// A provider's call is not tried again by itself, so whoever runs a flow does: a provider with its next notice, Lambda, a buyer.

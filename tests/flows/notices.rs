@@ -7,12 +7,12 @@ use domain::order::{Reason, Status};
 use domain::payment::Method;
 use flows::refund::{Refund, refund};
 use local_cloud::engine::sqs::{Receive, Sqs};
-use local_cloud::sandbox::Mood;
 use local_cloud::wire::Fault;
-use testkit::paying::PROVIDERS;
-use testkit::world::World;
+use sandbox::Mood;
 use serde_json::Value;
 use store::Names;
+use testkit::paying::PROVIDERS;
+use testkit::world::World;
 
 use crate::door::{Door, at_the_door, payment, payment_secret, signed};
 
@@ -38,10 +38,7 @@ async fn a_notice_settles_once_and_is_answered_success_each_time() {
         let notice = paid(&world, &order, method).await;
         for _ in 0..10 {
             let answer = door.knock(kind(method), &notice).await;
-            assert!(
-                local_cloud::sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes()),
-                "{answer:?}"
-            );
+            assert!(sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes()), "{answer:?}");
         }
         assert_eq!(status(&world, &order).await, Status::Paid, "{method}");
         assert_eq!(world.figures(&offer).await, (4, 0, 1));
@@ -64,7 +61,7 @@ async fn a_notice_that_is_forged_altered_or_stale_changes_nothing_and_is_counted
         let bodies = [altered.into_bytes(), b"{}".to_vec(), Vec::new(), vec![0xff; 100]];
         for body in &bodies {
             let answer = door.knock(kind(method), &HttpCall { body: body.clone(), ..notice.clone() }).await;
-            let accepted = local_cloud::sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
+            let accepted = sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
             assert!(!accepted, "{method}: {answer:?}");
         }
         let bare = HttpCall { headers: Headers::default(), ..notice.clone() };
@@ -98,7 +95,7 @@ async fn money_that_nobody_asked_for_changes_nothing_and_is_for_a_person() {
         for (wrong, counted) in cases {
             let before_it = door.metric("NoticesRefused", Some(("Kind", counted)));
             let answer = door.knock(kind(method), &signed(&world, kind(method), &wrong, Happened::Paid)).await;
-            let accepted = local_cloud::sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
+            let accepted = sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
             assert!(!accepted, "{method}: {answer:?}");
             assert_eq!(door.metric("NoticesRefused", Some(("Kind", counted))), before_it + 1, "{method}");
         }
@@ -284,7 +281,7 @@ async fn a_notice_about_the_shops_own_order_goes_to_its_queue() {
         let queue = world.names().dead_letter_url.clone().unwrap();
         let door = Door::with(&world, Names { shop_queue_url: Some(queue.clone()), ..world.names().clone() });
         let answer = door.knock(kind, &notice).await;
-        assert!(local_cloud::sandbox::is_accepted(kind, answer.status, answer.text.as_bytes()), "{kind}: {answer:?}");
+        assert!(sandbox::is_accepted(kind, answer.status, answer.text.as_bytes()), "{kind}: {answer:?}");
         let messages = world.cloud.sqs.receive(Sqs::name_of(&queue), Receive::default()).await.unwrap();
         let message: Value = serde_json::from_str(&messages[0].body).unwrap();
         assert_eq!((&message["number"], &message["outcome"]), (&"A-17".into(), &"PAID".into()), "{kind}: {message}");

@@ -9,9 +9,9 @@ use flows::purchase::Refusal;
 use flows::refund::{Refund, refund};
 use flows::settle::{Settled, settle};
 use flows::start_payment::NotStarted;
-use local_cloud::sandbox::Mood;
 use local_cloud::wire::Fault;
 use payments::Kind;
+use sandbox::Mood;
 use testkit::paying::{PROVIDERS, arrived};
 use testkit::world::World;
 
@@ -296,7 +296,10 @@ async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
             let refused = world.asks_to_pay(&order, method, 0).await;
             // Alipay's page is a signed link: nobody is asked.
             if method != Method::Alipay || refused.is_err() {
-                assert!(matches!(refused, Err(NotStarted::FlowError(FlowError::Provider { .. }))), "{mood:?} {refused:?}");
+                assert!(
+                    matches!(refused, Err(NotStarted::FlowError(FlowError::Provider { .. }))),
+                    "{mood:?} {refused:?}"
+                );
             }
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
             let started = world.starts(&order, method, 0).await;
@@ -390,7 +393,7 @@ async fn what_the_provider_calls_paid_is_not_closed_because_it_cannot_be_found()
     world.pays(&started).await;
     // The provider's query does not answer, its close says that it was paid.
     world.fault(|call| match call.operation.as_str() {
-        "Query" if call.service == local_cloud::engine::Service::Provider => Fault::ServerError,
+        "Query" if call.service == local_cloud::engine::Service::Outside => Fault::ServerError,
         _ => Fault::None,
     });
     assert!(close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.is_err());

@@ -12,9 +12,9 @@ use domain::ids::{Buyer, BuyerKey, OrderId};
 use domain::ticket::Ticket;
 use lambda_http::http;
 use local_cloud::wire::{Fault, Wire};
+use serde_json::{Value, json};
 use testkit::stepping::stopped;
 use testkit::world::{SALT, World};
-use serde_json::{Value, json};
 
 /// API Gateway's side: what each connection was sent, and how it answers (200 unless it says otherwise).
 #[derive(Clone, Debug)]

@@ -24,7 +24,8 @@ async fn cancel_against_timeout() {
             tokio::spawn(async move { close(&world.store, &world.providers, &id, cause, now).await.unwrap() })
         };
         let (one, other) = tokio::join!(closing(Cause::Buyer), closing(Cause::Deadline));
-        let closed = [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, CloseOutcome::Closed(_)));
+        let closed =
+            [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, CloseOutcome::Closed(_)));
         assert_eq!(closed.count(), 1, "one of the two closes it, the other finds it closed");
         assert_eq!(world.figures(&offer).await, (1, 0, 0), "the unit is back once");
         world.stream().await;

@@ -308,9 +308,7 @@ async fn the_audit_counts_what_there_is() {
 async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
     let world = World::new().await;
     let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    flows::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now())
-        .await
-        .unwrap();
+    flows::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now()).await.unwrap();
     world.preheat(&offer).await;
     world.pass(3_600);
     world.environment().purchase(&world.asks(&offer, "greedy", 24, None)).await.unwrap();

@@ -18,8 +18,8 @@ use domain::order::{Event, Order, Reason, Status, Step, step};
 use providers::Providers;
 use store::{OrderChange, Store, StoreError};
 
-use crate::settle::{Settled, settle};
 use crate::close_at_provider::{ProviderClose, close_at_provider};
+use crate::settle::{Settled, settle};
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.

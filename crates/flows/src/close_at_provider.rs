@@ -4,7 +4,7 @@ use domain::Timestamp;
 use domain::ids::PaymentNumber;
 use domain::order::Order;
 use domain::payment::{Arrived, Method, OpenPayment};
-use payments::{ProviderCloseAnswer, Kind, Paid, PaymentRef, PaymentStatus};
+use payments::{Kind, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer};
 use providers::Providers;
 use store::{OrderChange, Store};
 
@@ -59,7 +59,12 @@ pub(crate) async fn close_at_provider(
     }
 }
 
-async fn close(providers: &Providers, order: &Order, payment: &OpenPayment, now: Timestamp) -> Result<ProviderClose, FlowError> {
+async fn close(
+    providers: &Providers,
+    order: &Order,
+    payment: &OpenPayment,
+    now: Timestamp,
+) -> Result<ProviderClose, FlowError> {
     match payment.link {
         None => Ok(ProviderClose::Closed),
         Some(_) => AtProvider::of(order, payment)?.close(providers, now).await,

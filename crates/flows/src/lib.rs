@@ -5,9 +5,10 @@
 
 pub mod audit;
 pub mod availability;
+pub mod bucket_picker;
 mod cache;
 pub mod close;
-pub mod bucket_picker;
+mod close_at_provider;
 pub mod just_now;
 pub mod limits;
 pub mod live;
@@ -20,7 +21,6 @@ pub mod refund;
 pub mod sales;
 pub mod set_up;
 pub mod settle;
-mod close_at_provider;
 pub mod start_payment;
 pub mod stock;
 pub mod stock_moved;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use domain::Timestamp;
 use domain::bucket::BucketNo;
-use domain::claim::{BuyerClaims, Claim, ClaimState, Press, ClaimStanding, first_request_ended};
+use domain::claim::{BuyerClaims, Claim, ClaimStanding, ClaimState, Press, first_request_ended};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
@@ -171,7 +171,8 @@ impl Seckill {
         // Without a key of the buyer's, the order's number is one. A key stays when the claim goes: a claim that wandered and lands after
         // its order has ended is refused by it, and not the claim of an order that nothing closes any more.
         let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
-        let claim = Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held, previous_buckets: Vec::new() };
+        let claim =
+            Claim { order, quantity: purchase.quantity, bucket, state: ClaimState::Held, previous_buckets: Vec::new() };
         let new = NewClaim {
             offer,
             buyer: &purchase.buyer,

@@ -63,7 +63,12 @@ pub async fn refund(store: &Store, providers: &Providers, id: &OrderId, now: Tim
 }
 
 /// Goes on with a refund that was decided. True: it is done.
-pub async fn go_on(store: &Store, providers: &Providers, entry: &RefundEntry, now: Timestamp) -> Result<bool, FlowError> {
+pub async fn go_on(
+    store: &Store,
+    providers: &Providers,
+    entry: &RefundEntry,
+    now: Timestamp,
+) -> Result<bool, FlowError> {
     if entry.done_at.is_some() {
         return Ok(true);
     }

@@ -19,14 +19,14 @@ use domain::Timestamp;
 use domain::availability::{Page, pages};
 use domain::bucket::BucketNo;
 use domain::order::{Order, Status};
-use domain::payment::{Arrived, OpenPayment, PaidWith, PayEntry, MoneyVerdict, verdict};
+use domain::payment::{Arrived, MoneyVerdict, OpenPayment, PaidWith, PayEntry, verdict};
 use futures::future::BoxFuture;
 use providers::Providers;
 use store::{OrderChange, Revival, Store, StoreError};
 
 use crate::close;
-use crate::refund;
 use crate::close_at_provider::close_leftover_at_provider;
+use crate::refund;
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.

@@ -19,6 +19,7 @@ use payments::{Kind, PaymentRequest, ProviderError, ReturnPage};
 use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
+use crate::close_at_provider::{ProviderClose, close_at_provider, kind, method};
 use crate::settle::{self, Settled};
 use crate::close_at_provider::{ProviderClose, close_at_provider};
 use crate::undone::FlowError;

@@ -6,7 +6,7 @@ use domain::claim::{Claim, ClaimState};
 use domain::ids::{BuyerKey, ItemId, Offer, OrderId};
 use domain::order::{Order, Status};
 use domain::payment::{OpenEntry, PayEntry};
-use local_cloud::sandbox::MoneyEntry;
+use sandbox::MoneyEntry;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -6,8 +6,8 @@ use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::payment::{Arrived, Method};
 use edge::{Body, Request};
 use flows::start_payment::{Ask, NotStarted, Started, start_payment};
-use local_cloud::sandbox::{DueNotice, is_accepted};
 use payments::{Notice, Subject};
+use sandbox::{DueNotice, is_accepted};
 use telemetry::Sink;
 
 use crate::world::{SALT, World};

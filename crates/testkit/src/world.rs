@@ -27,6 +27,7 @@ use local_cloud::template;
 use local_cloud::template::model::Stack;
 use local_cloud::wire::{Call, Fault, Wire};
 use providers::Providers;
+use sandbox::CloudWithSandbox;
 use store::{Names, Store};
 
 use crate::{permissions, second_engine};
@@ -45,7 +46,7 @@ pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
 pub type Faults = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
 
 pub struct World {
-    pub cloud: Cloud,
+    pub cloud: CloudWithSandbox,
     pub clock: Clock,
     pub wire: Wire,
     pub store: Store,
@@ -64,7 +65,8 @@ impl World {
     }
 
     /// A world on engines that are there.
-    pub fn on(cloud: Cloud) -> Self {
+    pub fn on(cloud: impl Into<Cloud>) -> Self {
+        let cloud = CloudWithSandbox::of(cloud.into()).expect("engines with the sandbox");
         let clock = cloud.clock.clone();
         let faults: Arc<Mutex<Option<Faults>>> = Arc::default();
         let decide = faults.clone();
@@ -286,7 +288,7 @@ impl World {
 
 /// Engines with the template's empty tables and queues.
 pub async fn engines(clock: &Clock) -> Cloud {
-    let cloud = Cloud::in_memory(clock.clone()).unwrap();
+    let cloud = Cloud::from(CloudWithSandbox::in_memory(clock.clone()).unwrap());
     cloud.provision(&STACK).await.unwrap();
     match second_engine::beside(&STACK) {
         None => cloud,

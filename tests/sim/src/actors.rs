@@ -8,10 +8,10 @@ use domain::ids::{Offer, OrderId};
 use domain::payment::Method;
 use edge::Request;
 use local_cloud::engine::scheduler::Firing;
-use local_cloud::sandbox::{DueNotice, is_accepted};
+use sandbox::{DueNotice, is_accepted};
+use serde_json::{Value, json};
 use testkit::lambda_request::{Answer, request};
 use testkit::paying::notice_request;
-use serde_json::{Value, json};
 
 use crate::choice::Delivery;
 use crate::functions::Environment;

@@ -11,9 +11,9 @@ use local_cloud::clock::Clock;
 use local_cloud::engine::Service;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::wire::{Fault, Replica, Wire};
+use store::Store;
 use testkit::scheduler::{Turns, act};
 use testkit::world::{START_MS, World, engines, form, names};
-use store::Store;
 
 use crate::actors::{Actor, Life, Payment, name};
 use crate::check::{self, Watch};
@@ -230,7 +230,7 @@ impl Sim {
         let is_read = ["Get", "Query", "Scan", "BatchGet"].iter().any(|read| call.operation.starts_with(read));
         match call.service {
             Service::DynamoDb if !is_read => self.watch.check(&self.observer, &call.tables()).await,
-            Service::Provider if call.operation == "Refund" => check::money(&self.observer).await,
+            Service::Outside if call.operation == "Refund" => check::money(&self.observer).await,
             _ => Ok(()),
         }
     }

@@ -10,8 +10,8 @@ use domain::payment::Method;
 use figures::float;
 use flows::bucket_picker::FRESH_FOR_MS;
 use flows::purchase::Refusal;
-use testkit::world::{START_MS, World, form};
 use serde::Serialize;
+use testkit::world::{START_MS, World, form};
 
 use crate::Problem;
 use crate::report::Section;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use local_cloud::run::LocalCloud;
 use local_cloud::wire::Wire;
+use seckill_run::LocalShop;
+use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::progress;
-use serde_json::{Value, json};
 
 use crate::Problem;
 

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use figures::{Latency, float, number};
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
-use local_cloud::run::{LocalCloud, Options as CloudOptions};
-use testkit::http::{Api, User, sale_form};
+use seckill_run::{LocalShop, Options as CloudOptions};
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::http::{Api, User, sale_form};
 
 use crate::buyers::{Buyers, PurchaseResults};
 use crate::order_audit::{check, order_times, wait_for_orders};
@@ -149,7 +149,7 @@ async fn scaling(options: &Options) -> Result<Section, Problem> {
 impl Setup {
     async fn open(options: &Options) -> Result<Self, Problem> {
         let directory = tempfile::tempdir()?;
-        let cloud = LocalCloud::start(&cloud_options(options, directory.path())?).await?;
+        let cloud = LocalShop::start(&cloud_options(options, directory.path())?).await?;
         let operator = Api::new(cloud.base_url()).user("operator", "seckill/admin").await;
         Ok(Self { cloud, operator, clients: options.clients, _directory: directory })
     }

@@ -1,7 +1,7 @@
 //! Whether the sale was correct: the answers that buyers got, compared with the audit of the API.
 
-use testkit::check::Check;
 use serde_json::Value;
+use testkit::check::Check;
 
 use crate::counts::Counts;
 

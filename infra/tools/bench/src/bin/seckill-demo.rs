@@ -13,11 +13,11 @@ use std::time::Duration;
 use clap::Parser;
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
-use local_cloud::run::{LocalCloud, Options as CloudOptions};
+use seckill_run::{LocalShop, Options as CloudOptions};
+use serde_json::{Value, json};
 use testkit::dice::Dice;
 use testkit::http::{Api, User};
 use testkit::progress;
-use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -76,7 +76,7 @@ async fn main() -> ExitCode {
         no_demo: true,
         ..CloudOptions::default()
     };
-    let cloud = match LocalCloud::start(&cloud_options).await {
+    let cloud = match LocalShop::start(&cloud_options).await {
         Ok(cloud) => cloud,
         Err(error) => {
             eprintln!("seckill-demo: {}", error.one_line());

@@ -1,0 +1,19 @@
+//! The cloud on one machine: what a SAM template deploys to AWS runs here, without an account and without Docker.
+//!
+//! The same engines are used in two ways:
+//! - in process, for tests: [`wire`] is an HTTP client for the real AWS SDK, on a clock that the test drives;
+//! - over loopback HTTP ([`run`]): [`endpoint`] serves the engines, [`host`] runs the functions' bootstrap binaries,
+//!   [`sources`] invokes them as AWS would, and [`gateway`] answers HTTP requests and WebSockets.
+//!
+//! A program adds services outside AWS, such as a payment provider, with [`engine::OutsideService`].
+
+pub mod endpoint;
+pub mod metrics;
+pub mod run;
+
+pub use local_cloud_engines::{clock, data, engine, wire};
+pub use local_cloud_gateway as gateway;
+pub use local_cloud_host::{host, invoke, sources};
+pub use local_cloud_iam as iam;
+pub use local_cloud_template as template;
+pub use local_cloud_template::{ACCOUNT, REGION};

@@ -1,0 +1,353 @@
+//! The whole local cloud, put together: data directory, template, engines, their endpoint with the permission check,
+//! the functions' host, the event sources and the gateway, started in this order and stopped in the other.
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+
+pub use error::StartError;
+
+use crate::clock::Clock;
+use crate::data::{DataDir, LOGS};
+use crate::endpoint::Endpoint;
+use crate::engine::{Cloud, OpenError};
+use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
+use crate::host::{AccessKey, Host, HostConfig, HostLimits};
+use crate::iam::{self, Policies};
+use crate::metrics::Metrics;
+use crate::sources::{RunningSources, Sources, asynchronous};
+use crate::template;
+use crate::template::model::Stack;
+
+/// How often expired items and messages are deleted. AWS takes up to days; a minute shows that it happens.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// What a local cloud runs, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub template: PathBuf,
+    /// `AWS::StackName`. The names of resources without a name of their own begin with it.
+    pub stack_name: String,
+    /// The port of the API on 127.0.0.1; 0 is any that is free.
+    pub port: u16,
+    /// Where data, logs and keys are kept between runs.
+    pub data_dir: PathBuf,
+    /// Whether the data of earlier runs is deleted first.
+    pub fresh: bool,
+    /// Where the functions' binaries are, each under its cargo name.
+    pub binaries: PathBuf,
+    /// Values for parameters of the template.
+    pub parameters: Vec<(String, String)>,
+    /// A parameter that receives the address of the API, if the template declares it and `parameters` has no value.
+    pub url_parameter: Option<String>,
+    /// The most environments (processes) of one function at once.
+    pub max_environments: Option<u32>,
+    /// Functions whose logs the caller will ask for: a name that no function has is an error at the start.
+    pub logs: Vec<String>,
+    /// A directory of web pages that the gateway serves beside the API.
+    pub web: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            template: PathBuf::from("template.yaml"),
+            stack_name: template::DEFAULT_STACK_NAME.to_owned(),
+            port: 3000,
+            data_dir: PathBuf::from(".local"),
+            fresh: false,
+            binaries: PathBuf::from("target/debug"),
+            parameters: Vec::new(),
+            url_parameter: None,
+            max_environments: None,
+            logs: Vec::new(),
+            web: None,
+        }
+    }
+}
+
+/// How long invocations of the event sources may take to end when the cloud stops.
+const SOURCES_GRACE: Duration = Duration::from_secs(3);
+
+/// A running local cloud. [`LocalCloud::stop`] ends it in order; dropping it ends it at once.
+pub struct LocalCloud {
+    stack: Arc<Stack>,
+    gateway: Gateway,
+    // The work of outside services, which ends with the set.
+    outside: JoinSet<()>,
+    sources: RunningSources,
+    host: SharedHost,
+    endpoint: Endpoint,
+    policies: Arc<Policies>,
+    // Ends with the set: a task of its own would hold the databases open.
+    sweeper: JoinSet<()>,
+    cloud: Cloud,
+    logs_dir: PathBuf,
+    // Last: the directory is given back when everything else is gone.
+    data: DataDir,
+}
+
+/// The lines of a function's log from some moment on.
+pub type LogLines = broadcast::Receiver<Arc<str>>;
+
+/// The host, which `/_local/stack` looks at until it is stopped.
+type SharedHost = Arc<RwLock<Option<Host>>>;
+
+impl std::fmt::Debug for LocalCloud {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LocalCloud").field("gateway", &self.gateway).finish_non_exhaustive()
+    }
+}
+
+impl LocalCloud {
+    /// Starts everything. When it returns, the API answers.
+    pub async fn start(options: &Options) -> Result<Self, StartError> {
+        Self::start_with(options, Cloud::open).await
+    }
+
+    /// The same, on engines that `open` opens in the data directory: with services outside AWS, for example.
+    pub async fn start_with(
+        options: &Options,
+        open: impl FnOnce(&Path, Clock) -> Result<Cloud, OpenError>,
+    ) -> Result<Self, StartError> {
+        // The port comes first, because the template may need the address.
+        let listener = listen(options.port).await?;
+        let address = listener.local_addr().map_err(|source| StartError::Listen { port: options.port, source })?;
+        let base_url = format!("http://{address}");
+        let parameters: BTreeMap<String, String> = options.parameters.iter().cloned().collect();
+        let reading = template::ReadOptions {
+            stack_name: options.stack_name.clone(),
+            parameters,
+            defaults: options.url_parameter.iter().map(|name| (name.clone(), base_url.clone())).collect(),
+        };
+        let stack = Arc::new(template::read_with(&options.template, &reading)?);
+        for name in &options.logs {
+            functions_named(&stack, name)?;
+        }
+        let data = DataDir::open(&options.data_dir, options.fresh)?;
+        let clock = Clock::wall();
+        let cloud = open(data.path(), clock.clone())
+            .map_err(|source| StartError::Open { directory: data.path().display().to_string(), source })?;
+        cloud.provision_with(&stack, &base_url).await?;
+
+        let policies = Arc::new(Policies::from_stack(&stack));
+        let connections = Connections::default();
+        let metrics = Metrics::default();
+        let endpoint = Endpoint::start_with(
+            cloud.clone(),
+            0,
+            Some(policies.authorizer()),
+            Some(connections.clone()),
+            metrics.clone(),
+        )
+        .await
+        .map_err(StartError::Endpoint)?;
+        let logs_dir = data.path().join(LOGS);
+        let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
+        for lines in stack.functions.iter().filter_map(|function| host.logs(&function.name)) {
+            tokio::spawn(measure(lines, metrics.clone()));
+        }
+        let invoker = host.invoker();
+        let may = {
+            let policies = Arc::clone(&policies);
+            Arc::new(move |role: &str, target: &str| match target.split(':').nth(2) {
+                Some("sqs") => policies.role_may_send(role, target),
+                _ => policies.role_may_invoke(role, target),
+            })
+        };
+        let sources = Sources::open(&cloud, &stack, &invoker, may).await?.start();
+        let host: SharedHost = Arc::new(RwLock::new(Some(host)));
+        let gateway = Gateway::start(GatewayConfig {
+            listener,
+            stack: Arc::clone(&stack),
+            invoker,
+            clock,
+            connections,
+            issuer: Arc::new(Issuer::open(data.path())?),
+            web: options.web.clone(),
+            live: live_report(&cloud, &stack, &host, endpoint.url()),
+            outside: cloud.outside().to_vec(),
+        })?;
+        let mut outside = JoinSet::new();
+        for service in cloud.outside() {
+            outside.spawn(service.work());
+        }
+        let mut sweeper = JoinSet::new();
+        sweeper.spawn(sweep(cloud.clone()));
+        Ok(Self { stack, gateway, outside, sources, host, endpoint, policies, sweeper, cloud, logs_dir, data })
+    }
+
+    /// Where the API is: `http://127.0.0.1:PORT`.
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.gateway.address())
+    }
+
+    /// The engines.
+    pub fn cloud(&self) -> &Cloud {
+        &self.cloud
+    }
+
+    /// What the template deploys.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The functions' permissions, and which of them were used.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Where the functions' logs are.
+    pub fn logs_dir(&self) -> &Path {
+        &self.logs_dir
+    }
+
+    /// Log lines from now on of the functions that `name` means: `all`, a name, a logical id or a binary.
+    pub fn logs(&self, name: &str) -> Result<Vec<(String, LogLines)>, StartError> {
+        let host = self.host.read().unwrap_or_else(PoisonError::into_inner);
+        let follow = |function: String| Some((function.clone(), host.as_ref()?.logs(&function)?));
+        Ok(functions_named(&self.stack, name)?.into_iter().filter_map(follow).collect())
+    }
+
+    /// The data directory, which is locked as long as this cloud runs.
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// Stops in this order: work of outside services, requests, events, functions, engines.
+    pub async fn stop(self) {
+        let Self { gateway, mut outside, sources, host, endpoint, mut sweeper, .. } = self;
+        // Before the gateway: otherwise a webhook would meet a closed port and count as refused.
+        outside.shutdown().await;
+        gateway.stop().await;
+        sources.stop(SOURCES_GRACE).await;
+        let host = host.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(host) = host {
+            host.stop().await;
+        }
+        endpoint.stop().await;
+        sweeper.shutdown().await;
+    }
+}
+
+async fn listen(port: u16) -> Result<TcpListener, StartError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortInUse(port),
+        _ => StartError::Listen { port, source },
+    })
+}
+
+/// The names of the functions that somebody means by a name.
+fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError> {
+    let meant = |function: &&template::model::Function| name == "all" || function.is_called(name);
+    let found: Vec<String> = stack.functions.iter().filter(meant).map(|function| function.name.clone()).collect();
+    if found.is_empty() {
+        let known: Vec<&str> = stack.functions.iter().map(|function| function.binary.as_str()).collect();
+        return Err(StartError::UnknownFunction { name: name.to_owned(), known: known.join(", ") });
+    }
+    Ok(found)
+}
+
+fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: &Path, clock: &Clock) -> HostConfig {
+    let defaults = HostLimits::default();
+    let key = |function: &template::model::Function| {
+        let key = AccessKey {
+            id: iam::access_key_id(&function.name),
+            // Nobody verifies signatures here, but the SDK wants something to sign with.
+            secret: "local".to_owned(),
+            session_token: "local".to_owned(),
+        };
+        (function.name.clone(), key)
+    };
+    HostConfig {
+        functions: stack.functions.clone(),
+        binaries_dir: options.binaries.clone(),
+        endpoint_url: endpoint.url(),
+        access_keys: stack.functions.iter().map(key).collect(),
+        logs_dir: logs_dir.to_owned(),
+        limits: HostLimits { environments: options.max_environments.unwrap_or(defaults.environments), ..defaults },
+        clock: clock.clone(),
+    }
+}
+
+/// The depth of every queue, accepted events that have not been dealt with, and each function's counters.
+fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: String) -> LiveReport {
+    let (cloud, stack, host) = (cloud.clone(), Arc::clone(stack), Arc::clone(host));
+    Arc::new(move || {
+        let (cloud, stack, host) = (cloud.clone(), Arc::clone(&stack), Arc::clone(&host));
+        let endpoint = endpoint.clone();
+        Box::pin(async move {
+            let mut queues = Map::new();
+            for queue in &stack.queues {
+                queues.insert(queue.name.clone(), depth(&cloud, &queue.name).await);
+            }
+            let mut asynchronous = Map::new();
+            for function in &stack.functions {
+                let events = depth(&cloud, &asynchronous::queue_of(&function.name)).await;
+                asynchronous.insert(function.name.clone(), events);
+            }
+            json!({
+                "endpoint": endpoint,
+                "outputs": stack.outputs,
+                "queues": queues,
+                "asynchronous": asynchronous,
+                "functions": function_counters(&stack, &host),
+            })
+        })
+    })
+}
+
+async fn depth(cloud: &Cloud, queue: &str) -> Value {
+    match cloud.sqs.counts(queue).await {
+        Ok(counts) => json!({ "visible": counts.visible, "inFlight": counts.in_flight, "delayed": counts.delayed }),
+        Err(error) => json!({ "error": error.to_string() }),
+    }
+}
+
+fn function_counters(stack: &Stack, host: &SharedHost) -> Map<String, Value> {
+    let host = host.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(host) = host.as_ref() else { return Map::new() };
+    let counters = |function: &template::model::Function| {
+        let counters = host.counters_of(&function.name);
+        let report = json!({
+            "environments": counters.environments,
+            "invocations": counters.invocations,
+            "errors": counters.errors,
+            "coldStarts": counters.cold_starts,
+            "throttles": counters.throttles,
+        });
+        (function.name.clone(), report)
+    };
+    stack.functions.iter().map(counters).collect()
+}
+
+/// Notes what a function writes as metrics into its log, until the log ends with its host.
+async fn measure(mut lines: LogLines, metrics: Metrics) {
+    loop {
+        match lines.recv().await {
+            Ok(line) => metrics.take(&line),
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::debug!(missed, "some of a function's metrics were not counted");
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+async fn sweep(cloud: Cloud) {
+    loop {
+        cloud.clock.sleep(SWEEP_EVERY).await;
+        if let Err(error) = cloud.sweep().await {
+            tracing::warn!(%error, "expired items were not deleted");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Functions of the local cloud: [`host`] runs their bootstrap binaries over the Lambda Runtime API, and [`sources`]
+//! invokes them for queues, streams, schedules and asynchronous events.
+
+pub mod host;
+pub mod invoke;
+pub mod sources;
+
+use local_cloud_engines::{clock, engine};
+use local_cloud_template as template;
+use local_cloud_template::{ACCOUNT, REGION};
