@@ -115,7 +115,7 @@ drill: build-local ## Kill functions and the local cloud while they sell, then a
 # A long run pays for compiling everything once more with OPTIMISED=1.
 sim: ## Simulate whole lives of a sale, with faults at every call (SEED=17 replays one, SEEDS=100000 runs so many, OPTIMISED=1)
 	@PAIRS=all $(NEXTEST) run --workspace $(if $(OPTIMISED),--release) --no-capture \
-		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test lives --test model)
+		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test scenarios --test model)
 
 planted-bugs: ## Plant bugs into a copy of the tree, and show which seed catches each (ONLY=hold-twice, SEEDS=200)
 	@cargo build --workspace --bins --quiet
