@@ -1,5 +1,5 @@
-//! `web/openapi.yaml` is correct: its routes match the template, its codes match the code, and wrong answers are found.
-//! (Every answer in the end-to-end tests is checked against it too: see `testkit::http`.)
+//! `web/openapi.yaml` is correct: its routes match the template, its codes match the code, and wrong answers are
+//! found. (Every answer in the end-to-end tests is checked against it too: see `testkit::http`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -94,8 +94,8 @@ async fn a_paid_order_costs_nine_write_units_and_its_deadline_one_more() {
     assert_eq!(world.deliver_notices().await, 1);
     assert_eq!(world.order(&order).await.unwrap().status.as_str(), "PAID");
     let (calls, units) = world.cost();
-    // Claim, hold; claim ORDERED, order; payment opened, its link stored; PAID, payment entry, units sold. The index of
-    // open entries is not written.
+    // Claim, hold; claim ORDERED, order; payment opened, its link stored; PAID, payment entry, units sold. The index
+    // of open entries is not written.
     assert_eq!(units, 9.0, "{calls:?}");
     // The deadline costs the refused write that finds the order paid.
     world.wire.forget_calls();

@@ -1,5 +1,5 @@
-//! Every flow can be interrupted: run twice, stopped before and after each call and run again, or with a transient fault
-//! at each call, it ends in the same state. If nobody runs it again after a crash, reconcile finishes it.
+//! Every flow can be interrupted: run twice, stopped before and after each call and run again, or with a transient
+//! fault at each call, it ends in the same state. If nobody runs it again after a crash, reconcile finishes it.
 
 use domain::ids::{Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
@@ -133,8 +133,8 @@ async fn a_restock_survives_interruptions() {
     .await;
 }
 
-/// The buyer does not press again and no message is delivered again: reconcile alone finishes the purchase. Wherever it
-/// stopped, either nothing is held or there is an order.
+/// The buyer does not press again and no message is delivered again: reconcile alone finishes the purchase. Wherever
+/// it stopped, either nothing is held or there is an order.
 #[tokio::test]
 async fn a_purchase_that_stops_anywhere_is_finished_by_reconcile() {
     let mut with_order = 0;

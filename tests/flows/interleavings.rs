@@ -1,5 +1,6 @@
-//! Flows about one order, interleaved call by call: payment notices, a timeout, a cancel, a refund and a second payment.
-//! In every interleaving all money is kept or refunded and the stock adds up, as the sandbox's records prove.
+//! Flows about one order, interleaved call by call: payment notices, a timeout, a cancel, a refund and a second
+//! payment. In every interleaving all money is kept or refunded and the stock adds up, as the sandbox's records
+//! prove.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -217,7 +218,8 @@ impl Stage {
     }
 }
 
-/// The flows are polled by hand in one long poll of the test, which tokio's cooperative scheduling must not interrupt.
+/// The flows are polled by hand in one long poll of the test, which tokio's cooperative scheduling must not
+/// interrupt.
 fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(tokio::task::unconstrained(test));
@@ -294,8 +296,8 @@ fn two_flows_interleaved_when_the_payment_is_made_late() {
     block_on(interleave_pairs(Pays::Late));
 }
 
-/// While a timeout asks the provider, the order is cancelled and then paid late. So the timeout finds the payment: it has
-/// to revive the order, or refund the payment if the buyer has bought again.
+/// While a timeout asks the provider, the order is cancelled and then paid late. So the timeout finds the payment:
+/// it has to revive the order, or refund the payment if the buyer has bought again.
 #[test]
 fn a_timeout_that_finds_a_late_payment_of_a_cancelled_order_revives_or_refunds_it() {
     block_on(async {

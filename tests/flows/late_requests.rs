@@ -1,5 +1,5 @@
-//! Lost answers, late requests, and two requests that work on one order: every accepted order has its units, and no units
-//! are taken twice.
+//! Lost answers, late requests, and two requests that work on one order: every accepted order has its units, and no
+//! units are taken twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,8 +72,8 @@ fn at_bucket(asked: &Purchase, claim: &Claim) -> OrderMessage {
     }
 }
 
-/// One request has held a unit in bucket `one` and sent its message. Another request for the same order had found that
-/// bucket full and has moved the claim to bucket `other`.
+/// One request has held a unit in bucket `one` and sent its message. Another request for the same order had found
+/// that bucket full and has moved the claim to bucket `other`.
 async fn claim_moved_after_hold(world: &World) -> (Offer, OrderMessage, OrderMessage) {
     let offer = world.sale(72, 1).await;
     let asked = world.asks(&offer, "alice", 1, Some("k"));
@@ -236,8 +236,8 @@ async fn an_order_does_not_fail_because_of_a_stale_cache_of_its_sale() {
     assert_eq!(world.order(&claim.order).await.unwrap().status, Status::PendingPayment);
 }
 
-/// The claim was sent twice. The second write led to the order, and the first one arrives after the order has ended. It
-/// must be refused, because nothing would ever drop it.
+/// The claim was sent twice. The second write led to the order, and the first one arrives after the order has ended.
+/// It must be refused, because nothing would ever drop it.
 #[tokio::test]
 async fn a_delayed_claim_that_arrives_after_its_order_ended_does_not_block_its_buyer() {
     for key in [None, Some("k")] {
@@ -283,8 +283,9 @@ async fn a_key_is_not_answered_with_an_attempt_that_never_held_units() {
     assert_eq!(world.order(&order).await.map(|order| order.status), Some(Status::PendingPayment));
 }
 
-/// The first request is slow. A second one moves its claim and finds nothing. Then a unit is released in the bucket that
-/// the first still tries, and the first is accepted. A third request, before the message arrives, gets the same order.
+/// The first request is slow. A second one moves its claim and finds nothing. Then a unit is released in the bucket
+/// that the first still tries, and the first is accepted. A third request, before the message arrives, gets the same
+/// order.
 #[tokio::test]
 async fn a_hold_in_a_bucket_that_the_claim_was_moved_away_from_is_found() {
     let world = World::new().await;

@@ -2,10 +2,10 @@
 //!
 //! | modules | what they prove |
 //! |---|---|
-//! | `sale_rules`, `shop`, `payments`, `points`, `notices`, `push`, `live` | the behaviour that buyers, operators and providers see |
+//! | `sale_rules`, `shop`, `payments`, `points`, `notices`, `push`, `live` | what buyers, operators and providers see |
 //! | `write_conditions` | every conditional write refuses what is late, duplicated or about another order |
 //! | `crashes`, `money_crashes`, `repairs` | flows can stop anywhere and run twice; reconcile repairs the rest |
-//! | `late_requests`, `races`, `interleavings`, `outages`, `crowd` | lost answers, concurrency, services that are down, load |
+//! | `late_requests`, `races`, `interleavings`, `outages`, `crowd` | lost answers, concurrency, outages, load |
 //! | `costs`, `contract`, `dependencies` | write units per purchase, the API's description, layers |
 #![allow(
     missing_docs,

@@ -11,8 +11,8 @@ use testkit::paying::arrived;
 use testkit::stepping::survives_interruptions;
 use testkit::world::World;
 
-/// Calls to providers are not retried by the SDK, so the caller of a flow retries it: a provider with its next notice,
-/// Lambda, or a buyer.
+/// Calls to providers are not retried by the SDK, so the caller of a flow retries it: a provider with its next
+/// notice, Lambda, or a buyer.
 macro_rules! until_done {
     ($flow:expr) => {
         for round in 0..5 {

@@ -87,8 +87,8 @@ async fn a_press_is_refused_while_the_database_is_down_and_can_be_retried() {
     assert!(world.order(&order).await.is_some());
 }
 
-/// The answer to the hold is lost, so the press is answered UNAVAILABLE. The retry resumes the same order, whether the
-/// hold was carried out or not.
+/// The answer to the hold is lost, so the press is answered UNAVAILABLE. The retry resumes the same order, whether
+/// the hold was carried out or not.
 #[tokio::test]
 async fn a_hold_without_an_answer_is_retried_in_the_same_bucket() {
     for fault in [Fault::AppliedButLost(Loss::Io), Fault::NotApplied(Loss::Io)] {

@@ -1,4 +1,5 @@
-//! The push handler: changes of orders are sent to their buyers' WebSockets, also if some connections are gone or fail.
+//! The push handler: changes of orders are sent to their buyers' WebSockets, also if some connections are gone or
+//! fail.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -136,8 +136,8 @@ async fn eight_requests_with_one_key_at_once_get_one_order() {
     }
 }
 
-/// No request withdraws the claim of an accepted purchase. If a claim is missing all the same when its message arrives,
-/// the order is recorded as FAILED, its unit is released, and the buyer may buy again.
+/// No request withdraws the claim of an accepted purchase. If a claim is missing all the same when its message
+/// arrives, the order is recorded as FAILED, its unit is released, and the buyer may buy again.
 #[tokio::test]
 async fn a_message_without_a_claim_creates_a_failed_order() {
     let world = World::new().await;

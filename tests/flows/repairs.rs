@@ -96,8 +96,8 @@ async fn units_that_are_held_for_an_unknown_buyer_are_released() {
     assert_eq!((report.failed, report.errors.len()), (1, 0), "{report:?}");
 }
 
-/// Two requests work on one order: one holds units in a bucket, and the other moves the claim to another bucket and stops.
-/// The order is created where the units are held.
+/// Two requests work on one order: one holds units in a bucket, and the other moves the claim to another bucket and
+/// stops. The order is created where the units are held.
 #[tokio::test]
 async fn an_order_is_created_for_a_hold_in_a_previous_bucket_of_its_claim() {
     let mut order = None;
@@ -303,7 +303,8 @@ async fn the_audit_counts_units_and_orders() {
     assert_eq!(audit.findings, [""; 0]);
 }
 
-/// No stream record has been handled yet, so all buckets of the page count as open. Reconcile closes only the empty one.
+/// No stream record has been handled yet, so all buckets of the page count as open. Reconcile closes only the empty
+/// one.
 #[tokio::test]
 async fn correcting_a_page_that_does_not_exist_yet_leaves_the_other_buckets_open() {
     let world = World::new().await;

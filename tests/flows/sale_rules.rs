@@ -374,8 +374,8 @@ async fn a_preheat_lays_out_the_current_draft_and_not_the_one_that_it_read() {
     }
 }
 
-/// The bucket never closed on its page, so the page does not show that units were returned to it. That is why a function
-/// remembers an observation for only a second.
+/// The bucket never closed on its page, so the page does not show that units were returned to it. That is why a
+/// function remembers an observation for only a second.
 #[tokio::test]
 async fn a_bucket_with_too_few_units_is_tried_again_after_a_second() {
     let world = World::new().await;

@@ -41,7 +41,8 @@ async fn a_payment_is_started_and_shown_and_a_repeated_request_returns_the_same(
         let seen = handlers.request(Some("ann"), "GET", &format!("/orders/{order}"), None).await.json();
         let open = json!({"paymentId": body["paymentId"], "method": method, "amount": 69_900, "points": 0});
         assert_eq!((&seen["status"], &seen["payment"]), (&json!("PENDING_PAYMENT"), &open), "{method}");
-        // Alipay knows a payment only after the buyer opens its link, and Stripe's notice URL is configured at Stripe.
+        // Alipay knows a payment only after the buyer opens its link, and Stripe's notice URL is configured at
+        // Stripe.
         if matches!(method, Method::Wechat | Method::WechatV2) {
             let at_provider = world.cloud.sandbox.payments().await.unwrap().pop().unwrap();
             assert_eq!(at_provider.notify_url, format!("https://shop.example/payments/{method}/notify"));
@@ -108,7 +109,8 @@ async fn a_press_that_crashed_before_its_hold_is_not_shown_as_queued_for_ever() 
     world.pass(7);
     assert_eq!(shown().await.2, 0);
     is(&handlers.request(Some("ann"), "GET", &format!("/orders/{order}"), None).await, 404, "UNKNOWN_ORDER");
-    // The buyer presses again and the same purchase is resumed. It is shown from then on, however late its message is.
+    // The buyer presses again and the same purchase is resumed. It is shown from then on, however late its message
+    // is.
     assert_eq!(world.press(&offer, "ann").await.unwrap().order, order);
     world.pass(600);
     assert_eq!(shown().await, (200, "QUEUED".to_owned(), 1));

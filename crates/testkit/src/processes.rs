@@ -1,5 +1,5 @@
-//! Linux processes, read from `/proc`: their children, whether they are alive, and their processor time; and signals to
-//! them.
+//! Linux processes, read from `/proc`: their children, whether they are alive, and their processor time; and signals
+//! to them.
 
 use std::fs;
 use std::path::Path;

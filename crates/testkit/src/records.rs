@@ -163,7 +163,8 @@ impl Records {
         self.money_agrees(order)
     }
 
-    /// Checks that every payment was kept or refunded, refunded at most once, and that each movement is in the ledger.
+    /// Checks that every payment was kept or refunded, refunded at most once, and that each movement is in the
+    /// ledger.
     fn money_agrees(&self, order: &Order) -> Result<(), String> {
         let log = self.ledger.get(order.id.as_str()).map_or(&[][..], Vec::as_slice);
         let mut kept = 0;

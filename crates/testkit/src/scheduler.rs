@@ -1,7 +1,7 @@
 //! Holds back every call of every actor until a test or the simulation lets it proceed, with or without a fault.
 //!
 //! An actor is one running flow or handler. The test polls its future by hand, and announces it with [`set_actor`]
-//! before each poll, so every call is known to belong to somebody.
+//! before each poll, so the actor of every call is known.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,8 @@ thread_local! {
     static ACTOR: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Says which actor is polled from now on. Calls of actor 0 are the test's own: they happen at once and without faults.
+/// Says which actor is polled from now on. Calls of actor 0 are the test's own: they happen at once and without
+/// faults.
 pub fn set_actor(actor: u64) {
     ACTOR.set(actor);
 }

@@ -1,6 +1,6 @@
 //! Repeats every call on a second DynamoDB engine. With `DYNAMODB_ENDPOINT` set, every DynamoDB call of a world goes
-//! to the local cloud's engine and then to that one, and the two answers must mean the same. So each expression of the
-//! store is checked against an independent implementation, in every state that a test creates.
+//! to the local cloud's engine and then to that one, and the two answers must mean the same. So each expression of
+//! the store is checked against an independent implementation, in every state that a test creates.
 //!
 //! The second engine is called with plain blocking HTTP, because with a driven clock an answer must be there at once.
 //! Each world uses an access key of its own, which both engines of `make engines` treat as an account of its own.

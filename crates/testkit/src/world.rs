@@ -1,6 +1,6 @@
 //! A world for tests: in-process engines, a sale, buyers, and the deliveries that AWS would make. A test calls
-//! [`World::consume`], [`World::stream`], [`World::deadlines`] and [`World::reconcile`] when it wants messages, stream
-//! records, deadlines or a repair to happen.
+//! [`World::consume`], [`World::stream`], [`World::deadlines`] and [`World::reconcile`] when it wants messages,
+//! stream records, deadlines or a repair to happen.
 
 use std::collections::BTreeMap;
 use std::path::Path;

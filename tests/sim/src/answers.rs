@@ -1,4 +1,5 @@
-//! Handles the outcome of an invocation, and checks answers to buyers against what happened and against earlier answers.
+//! Handles the outcome of an invocation, and checks answers to buyers against what happened and against earlier
+//! answers.
 
 use domain::ids::OrderId;
 use local_cloud::engine::sqs::Sqs;

@@ -104,7 +104,8 @@ impl SafetyMonitor {
         Ok(())
     }
 
-    /// Notes which buckets are short of units now. Also called before time passes, because they stay short until then.
+    /// Notes which buckets are short of units now. Also called before time passes, because they stay short until
+    /// then.
     pub fn note_shortage(&mut self, now_ms: i64) {
         for (number, (_, bucket)) in &self.buckets {
             let short = self.short_until_ms.entry(*number).or_insert([now_ms; 2]);
@@ -143,8 +144,8 @@ impl SafetyMonitor {
         Ok(())
     }
 
-    /// A pending order holds its units. A paid one holds them, or they are counted as sold to it. Otherwise they could
-    /// be sold to another buyer.
+    /// A pending order holds its units. A paid one holds them, or they are counted as sold to it. Otherwise they
+    /// could be sold to another buyer.
     fn check_units(&self, order: &Order) -> Result<(), String> {
         let bucket = self.buckets.get(&order.bucket).map(|(_, bucket)| bucket);
         let held = bucket.and_then(|bucket| bucket.holders.get(&order.id)).copied();

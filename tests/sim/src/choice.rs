@@ -1,5 +1,6 @@
 //! The steps of a run. A run is a list of them: drawn from a seed, or a part of such a list while a failing run is
-//! shortened. So each step is written in such a way that it means the same, or nothing, when earlier steps are left out.
+//! shortened. So each step is written in such a way that it means the same, or nothing, when earlier steps are left
+//! out.
 
 use std::fmt;
 

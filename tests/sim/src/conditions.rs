@@ -1,6 +1,6 @@
 //! The conditions of a run, drawn from its seed: which faults and activities are absent, rare or frequent, how fast
-//! time passes, how many buyers there are. Bugs that need two rare events are found in runs in which one of the two is
-//! frequent.
+//! time passes, how many buyers there are. Bugs that need two rare events are found in runs in which one of the two
+//! is frequent.
 
 use local_cloud::wire::{Fault, Loss};
 
@@ -63,7 +63,7 @@ pub struct Conditions {
     pub steps: u64,
     /// Faults, each with its percentage of calls.
     pub faults: Vec<(Fault, u32)>,
-    /// A third of the percentage of steps in which a process crashes.
+    /// The approximate percentage of steps in which a process crashes.
     pub crashes: u32,
     /// Whether functions are stopped at the timeout of the template. Otherwise all but `seckill` may hang for ever.
     pub timeouts: bool,
@@ -71,7 +71,7 @@ pub struct Conditions {
     activities: Vec<(Activity, u32)>,
     /// The possible lengths of a step in which time passes, in milliseconds.
     pub time_step_ms: &'static [u64],
-    /// A third of the percentage of steps in which time passes.
+    /// The approximate percentage of steps in which time passes.
     pub time_steps: u32,
     /// The largest difference between two functions' clocks, in milliseconds.
     pub clock_skew_ms: u64,
@@ -84,7 +84,7 @@ pub struct Conditions {
     pub impatience: u32,
     /// The percentage of calls after which the caller becomes slow. It is five times higher after a failed condition.
     pub slowness: u32,
-    /// The percentage of steps in which a late call arrives, if there is one.
+    /// How likely it is, in percent, that a late call arrives in a step in which no pending call proceeds.
     pub late_arrivals: u32,
     /// The percentage of presses for two units.
     pub double_quantity: u32,

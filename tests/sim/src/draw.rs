@@ -39,7 +39,8 @@ impl Sim {
         if self.rng.chance(2) {
             self.slow.pop_first();
         }
-        // An actor whose condition failed decides by the row that it was shown, which may change before its next call.
+        // An actor whose condition failed decides by the row that it was shown, which may change before its next
+        // call.
         if let Some(refused) = self.refused.take()
             && self.rng.chance(self.conditions.slowness * 5)
         {

@@ -52,7 +52,8 @@ pub struct Sim {
     /// How far the stream was read, and how far the batch in flight reaches.
     pub(crate) position: Option<SequenceNumber>,
     pub(crate) reading: Option<SequenceNumber>,
-    /// For each batch of the stream: when it was handled, and the time of the oldest record that was unread until then.
+    /// For each batch of the stream: when it was handled, and the time of the oldest record that was unread until
+    /// then.
     pub(crate) pages: Vec<(i64, i64)>,
     /// Accepted orders by buyer.
     pub(crate) orders: BTreeMap<usize, Vec<OrderId>>,
@@ -187,9 +188,9 @@ impl Sim {
     async fn apply(&mut self, step: &Step) -> Result<(), String> {
         set_actor(0);
         let applied = match &step.choice {
-            Choice::Start(activity) => {
+            Choice::Start(action) => {
                 self.note(step.to_string());
-                self.begin(step.id, activity).await
+                self.begin(step.id, action).await
             }
             Choice::Call { actor, nth, fault } => self.call(*actor, *nth, *fault).await,
             Choice::Crash { actor } => {

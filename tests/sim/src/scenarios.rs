@@ -1,8 +1,9 @@
-//! Scripted runs: one order from the press to its end, with every disturbance at every call, and with all pairs of the
-//! two faults that a caller cannot tell apart.
+//! Scripted runs: one order from the press to its end, with every disturbance at every call, and with all pairs of
+//! the two faults that a caller cannot tell apart.
 //!
-//! A disturbed action is retried, as its event source or its buyer would do, with time passing in between: a message is
-//! delivered again, a notice is sent again, a button is pressed again. Then the run settles and everything is checked.
+//! A disturbed action is retried, as its event source or its buyer would do, with time passing in between: a message
+//! is delivered again, a notice is sent again, a button is pressed again. Then the run settles and everything is
+//! checked.
 
 use domain::order::Status;
 use domain::payment::Method;

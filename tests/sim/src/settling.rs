@@ -1,5 +1,5 @@
-//! The settling phase of a run, and the checks after it. Faults stop, all actors finish, time passes and queues drain.
-//! Then every record must agree and every unit must be sellable.
+//! The settling phase of a run, and the checks after it. Faults stop, all actors finish, time passes and queues
+//! drain. Then every record must agree and every unit must be sellable.
 
 use domain::claim::{Claim, ClaimState};
 use domain::ids::OrderId;

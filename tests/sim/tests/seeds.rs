@@ -22,7 +22,8 @@ const PLACES: &str = "
     fault NotApplied(Io)            fault AppliedButLost(Io)        fault AppliedButServerError     fault Throttled
     fault ServerError               fault TransactionConflict       fault Late                      fault Stale
     crashes                         times out
-    payment Paid                    payment PaidLate                payment Failed                  payment NotifiedAgain
+    payment Paid                    payment PaidLate                payment Failed
+    payment NotifiedAgain
     delivery Once                   delivery Twice                  delivery NotDeleted             delivery Lost
     delivery of a newer version
     deadline Due                    deadline Early                  deadline Twice                  deadline Never

@@ -1,6 +1,6 @@
-//! `check-permissions`: checks, after the tests, that every permission that the template grants to a function was used
-//! by it. (While the tests run, every call without a permission is refused.) The template is read with its default
-//! parameters, so grants behind a condition are left out, and so are the roles of services.
+//! `check-permissions`: checks, after the tests, that every permission that the template grants to a function was
+//! used by it. (While the tests run, every call without a permission is refused.) The template is read with its
+//! default parameters, so grants behind a condition are left out, and so are the roles of services.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ fn main() -> ExitCode {
     let (runs, used) = kept();
     if runs == 0 {
         eprintln!(
-            "check-permissions: no test wrote down its permissions: run the tests with PERMISSIONS_SEEN set, as `make test` \
-             does"
+            "check-permissions: no test wrote down its permissions: run the tests with PERMISSIONS_SEEN set, \
+             as `make test` does"
         );
         return ExitCode::FAILURE;
     }
@@ -25,8 +25,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!(
-        "permissions: {} grants used in {runs} runs; every unconditional grant of a function was used, and nothing else \
-         was allowed",
+        "permissions: {} grants used in {runs} runs; every unconditional grant of a function was used, \
+         and nothing else was allowed",
         used.len()
     );
     ExitCode::SUCCESS

@@ -1,8 +1,8 @@
-//! `make planted-bugs`: plants bugs into a copy of the source tree and prints which seed catches each one. Fails if a bug
-//! is not caught.
+//! `make planted-bugs`: plants bugs into a copy of the source tree and prints which seed catches each one. Fails if
+//! a bug is not caught.
 //!
-//! All bugs are planted at once, each behind a switch, so that one build is enough. `ONLY=name,name` tries only these,
-//! and `SEEDS=200` sets how many seeds each bug gets.
+//! All bugs are planted at once, each behind a switch, so that one build is enough. `ONLY=name,name` tries only
+//! these, and `SEEDS=200` sets how many seeds each bug gets.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::path::{Path, PathBuf};

@@ -1,18 +1,19 @@
-//! An exhaustive model of the protocol of claims, buckets and orders. It is small enough to visit every state that a few
-//! buyers, two units and a few concurrent processes can reach, each state once.
+//! An exhaustive model of the protocol of claims, buckets and orders. It is small enough to visit every state that a
+//! few buyers, two units and a few concurrent processes can reach, each state once.
 //!
-//! The model has no time: an attempt may be taken for abandoned at any moment, a deadline may fire at any moment, and
-//! reconcile inspects a holder however young it is. So what holds here holds for every clock. The one exception is that
-//! a request knows whether the first request for its order has ended, as it does two minutes later in reality.
-//! Processes crash between any two steps, answers are lost and the write is sent again, a delayed write arrives long
-//! after its sender has given up, and messages are delivered any number of times.
+//! The model has no time: an attempt may be taken for abandoned at any moment, a deadline may fire at any moment,
+//! and reconcile inspects a holder however young it is. So what holds here holds for every clock. The one exception
+//! is that a request knows whether the first request for its order has ended, as it does two minutes later in
+//! reality. Processes crash between any two steps, answers are lost and the write is sent again, a delayed write
+//! arrives long after its sender has given up, and messages are delivered any number of times.
 //!
 //! Decisions are made by the deployed code ([`domain::order::step`], [`domain::repair::verdict`],
 //! [`domain::claim::BuyerClaims::standing`]). The conditions of the writes ([`tables`]) and the steps of the flows
-//! ([`processes`], [`steps`]) are written down here a second time. [`search`] visits all states, and [`symmetry`] treats
-//! states that differ only in names as one.
+//! ([`processes`], [`steps`]) are written down here a second time. [`search`] visits all states, and [`symmetry`]
+//! treats states that differ only in names as one.
 
 pub mod decisions;
+pub mod invariants;
 pub mod processes;
 pub mod search;
 pub mod steps;

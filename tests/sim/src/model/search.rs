@@ -1,5 +1,5 @@
-//! Visits every reachable state once. After every write the invariants of the tables must hold; and from every state in
-//! which no process runs and no write is delayed, the system must settle by itself.
+//! Visits every reachable state once. After every write the invariants of the tables must hold; and from every state
+//! in which no process runs and no write is delayed, the system must settle by itself.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -225,8 +225,8 @@ impl State {
         state.tidy()
     }
 
-    /// The same for all states that differ only in names, so each kind of state is visited once. With 128 bits, no two
-    /// of some million different states share a fingerprint.
+    /// The same for all states that differ only in names, so each kind of state is visited once. With 128 bits, no
+    /// two of some million different states share a fingerprint.
     fn fingerprint(&self, names: &[Renaming]) -> (u64, u64) {
         let each = names.iter().map(|(buyers, swap)| {
             let process = |process: Process| process.map(|id| rename_order(id, buyers), |no| rename_bucket(no, *swap));

@@ -1,4 +1,5 @@
-//! Renaming of buyers and buckets. States that differ only in these names behave alike, so the search visits one of them.
+//! Renaming of buyers and buckets. States that differ only in these names behave alike, so the search visits one of
+//! them.
 
 use super::Size;
 use super::tables::{

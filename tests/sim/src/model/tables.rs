@@ -9,7 +9,7 @@ pub const BUYERS: usize = 3;
 pub const BUCKETS: usize = 2;
 /// The most orders of one buyer.
 pub const ORDERS_EACH: usize = 2;
-const ORDERS: usize = BUYERS * ORDERS_EACH;
+pub(super) const ORDERS: usize = BUYERS * ORDERS_EACH;
 
 /// An order's number, which contains its buyer.
 pub type OrderNo = u8;
@@ -317,40 +317,5 @@ impl Tables {
 
     pub fn delete(&mut self, order: OrderNo, bucket: BucketNo) {
         self.messages[usize::from(bucket)] &= !bit(order);
-    }
-
-    // ── Invariants ──
-
-    /// What must hold after every write.
-    pub fn check(&self) -> Result<(), String> {
-        for at in &self.buckets {
-            let [held, sold] = [at.holders, at.sold_to].map(|ids| ids.count_ones() as i8);
-            if at.free < 0 || sold != at.sold || at.free + held + at.sold != at.cap {
-                return Err(format!("a bucket does not add up: {at:?}"));
-            }
-        }
-        let mut live = [None; BUYERS];
-        for id in 0..ORDERS as OrderNo {
-            let Some(order) = self.order(id) else { continue };
-            let status = order.status();
-            if status.is_live()
-                && let Some(other) = live[buyer(id)].replace(id)
-            {
-                return Err(format!("buyer {} has two live orders: {other} and {id}", buyer(id)));
-            }
-            let at = &self.buckets[usize::from(order.bucket)];
-            let has_them = match status {
-                Status::PendingPayment => at.holds(id),
-                Status::Paid | Status::Refunding => at.holds(id) || at.sold_to(id),
-                Status::Closed | Status::Failed | Status::Refunded => !at.sold_to(id),
-            };
-            if status == Status::Failed && self.accepted & bit(id) != 0 {
-                return Err(format!("order {id} was accepted but is FAILED"));
-            }
-            if !has_them {
-                return Err(format!("order {id} is {}, but its bucket {} is {at:?}", status.as_str(), order.bucket));
-            }
-        }
-        Ok(())
     }
 }
