@@ -156,7 +156,7 @@ prove: ## Run what is exhaustive and slow: simulations with all pairs of faults,
 sim: ## Simulate whole sales, with faults at every call
 #: SEED=17 replays one, SEEDS=100000 runs that many, OPTIMISED=1
 	@PAIRS=all $(NEXTEST) run --workspace $(if $(OPTIMISED),--release) --no-capture \
-		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test lives --test model)
+		$(if $(SEED)$(SEEDS),--test seeds -E 'test(no_seed_violates_anything)',--test seeds --test scenarios --test model)
 
 planted-bugs: ## Plant bugs into a copy of the tree, and show which seed catches each
 #: ONLY=hold-twice SEEDS=200

@@ -1,11 +1,11 @@
-//! Bad input: the right code each time, never a 500.
+//! Bad input gets the right problem code, and never a 500.
 
 use serde_json::json;
 
 use crate::shop::{Shop, press, sale};
 
 #[tokio::test]
-async fn bad_presses() {
+async fn a_bad_press_is_refused_with_the_right_code() {
     let shop = Shop::open().await;
     let id = shop.sale(10, 2, 900).await;
     let alice = shop.buyer("alice").await;
@@ -57,12 +57,12 @@ async fn bad_presses() {
         let answer = alice.with("POST", "/seckill", &[("idempotency-key", key)], good.to_string()).await;
         assert_eq!((answer.status, answer.code()), (400, "INVALID"), "{what} key: {answer:?}");
     }
-    assert_eq!(press(&alice, &id).await.status, 202, "and a good one works");
+    assert_eq!(press(&alice, &id).await.status, 202, "a valid press works");
     shop.close().await;
 }
 
 #[tokio::test]
-async fn bad_tokens_and_other_peoples_things() {
+async fn bad_tokens_and_requests_for_other_users_data_are_refused() {
     let shop = Shop::open().await;
     let id = shop.sale(10, 1, 900).await;
     let body = json!({ "saleId": id, "itemId": "phone", "quantity": 1 }).to_string();
@@ -85,7 +85,7 @@ async fn bad_tokens_and_other_peoples_things() {
     assert_eq!(shop.api.send("POST", "/seckill", &[], body).await.status, 401, "no token");
 
     let alice = shop.buyer("alice").await;
-    assert_eq!(alice.post("/admin/sales", &sale(1, 1, 900)).await.status, 403, "a buyer is no operator");
+    assert_eq!(alice.post("/admin/sales", &sale(1, 1, 900)).await.status, 403, "a buyer must not use operator routes");
     for strange in
         ["x", "000000000000000000000000000000U", "a%20b", "%e7%94%b5", "%00", "%3Cscript%3E", &"A".repeat(5_000)]
     {
@@ -100,7 +100,7 @@ async fn bad_tokens_and_other_peoples_things() {
 }
 
 #[tokio::test]
-async fn bad_sales() {
+async fn a_bad_sale_is_refused_and_the_answer_names_the_field() {
     let shop = Shop::open().await;
     let operator = &shop.operator;
     let good = sale(10, 1, 900);
@@ -129,7 +129,7 @@ async fn bad_sales() {
     for (body, field) in cases {
         let answer = operator.post("/admin/sales", &body).await;
         assert_eq!((answer.status, answer.code()), (400, "INVALID"), "{field}: {answer:?}");
-        assert!(answer.body.to_string().contains(field), "it names {field}: {answer:?}");
+        assert!(answer.body.to_string().contains(field), "the answer does not name {field}: {answer:?}");
     }
     let unknown = operator.post("/admin/sales/nowhere/preheat", &json!({})).await;
     assert_eq!((unknown.status, unknown.code()), (404, "UNKNOWN_SALE"));

@@ -1,17 +1,17 @@
-//! What the operator's console asks for: all sales, figures that move, and what could not be handled.
+//! The routes of the operator's console: all sales, live figures, and dead letters.
 
 use serde_json::{Value, json};
 
 use crate::shop::{Shop, press, sale, status, until};
 
 #[tokio::test]
-async fn an_operator_sees_every_sale_and_its_figures_move() {
+async fn an_operator_sees_every_sale_with_live_figures() {
     let shop = Shop::open().await;
     let draft = shop.operator.post("/admin/sales", &sale(5, 1, 900)).await.body["saleId"].clone();
     let open = shop.sale(5, 1, 900).await;
     let listed = shop.operator.get("/admin/sales").await;
     let ids: Vec<&Value> = listed.body["sales"].as_array().unwrap().iter().map(|sale| &sale["saleId"]).collect();
-    assert_eq!(ids, [&json!(open), &draft], "the newest first, drafts too");
+    assert_eq!(ids, [&json!(open), &draft], "the newest is first, and drafts are listed too");
     assert_eq!(shop.buyer("mallory").await.get("/admin/sales").await.status, 403);
 
     let live = format!("/admin/sales/{open}/live");
@@ -22,11 +22,11 @@ async fn an_operator_sees_every_sale_and_its_figures_move() {
     let order = press(&alice, &open).await.body["orderId"].as_str().unwrap().to_owned();
     status(&alice, &order, "PENDING_PAYMENT", 10).await;
     press(&alice, &open).await;
-    until(10, "the figures follow", async || {
+    until(10, "the figures are updated", async || {
         (figures(&shop.operator.get(&live).await.body) == [5, 4, 1, 0]).then_some(())
     })
     .await;
-    // What the functions wrote into their logs, asked back from CloudWatch: two presses, one accepted, one refused.
+    // CloudWatch reports what the functions logged: two presses, one accepted and one refused.
     let sum = |live: &Value, name: &str| -> f64 {
         let points = live["traffic"]["points"].as_array().unwrap().iter();
         points.map(|point| point[name].as_f64().unwrap() * 10.0).sum()
@@ -42,7 +42,7 @@ async fn an_operator_sees_every_sale_and_its_figures_move() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_handled_is_shown_and_sent_again() {
+async fn a_message_that_could_not_be_handled_is_shown_and_can_be_resent() {
     let shop = Shop::open().await;
     let queues = &shop.cloud.stack().queues;
     let queue = &queues.iter().find(|queue| queue.logical_id == "OrdersQueue").unwrap().name;
@@ -58,14 +58,15 @@ async fn what_could_not_be_handled_is_shown_and_sent_again() {
     assert!(seen["reason"].as_str().unwrap().contains("not an order message"), "{seen}");
     let sent = shop.operator.post("/admin/dead-letters/orders/redrive", &json!({})).await;
     assert_eq!((sent.status, &sent.body), (200, &json!({"kind": "orders", "handled": 1})));
-    until(20, "it cannot be handled now either", async || letters().await.pop()).await;
+    until(20, "it is a dead letter again", async || letters().await.pop()).await;
     assert_eq!(shop.operator.post("/admin/dead-letters/other/redrive", &json!({})).await.status, 404);
     shop.close().await;
 }
 
-/// Letters that nothing can be done about are shown too, and gone when they are sent again; but what the ledger lacks is kept for a person.
+/// Resending removes the letters that need no further work. A lost batch of the stock's stream is kept for a person,
+/// because the ledger lacks it.
 #[tokio::test]
-async fn every_kind_of_letter_is_shown() {
+async fn every_kind_of_dead_letter_is_shown() {
     let shop = Shop::open().await;
     let kinds = [
         ("TimeoutDeadLetters", "deadlines", 1),

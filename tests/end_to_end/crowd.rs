@@ -1,4 +1,4 @@
-//! A crowd at the real binaries.
+//! Many concurrent buyers at the deployed binaries.
 
 use futures::stream::{self, StreamExt};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::shop::{Shop, press, until};
 
 #[tokio::test]
-async fn every_unit_is_sold_once() {
+async fn four_hundred_buyers_buy_two_hundred_units_exactly_once() {
     const UNITS: u32 = 200;
     const BUYERS: u32 = 400;
     let shop = Shop::open().await;
@@ -28,7 +28,7 @@ async fn every_unit_is_sold_once() {
     });
     let accepted = presses.buffer_unordered(64).filter(|accepted| std::future::ready(*accepted)).count().await;
     assert_eq!(accepted, UNITS as usize);
-    let audit = until(30, "every order is there", async || {
+    let audit = until(30, "every order exists", async || {
         let audit = shop.audit(&sale).await;
         (audit["orders"]["PENDING_PAYMENT"] == json!(UNITS)).then_some(audit)
     })
@@ -38,7 +38,7 @@ async fn every_unit_is_sold_once() {
 }
 
 #[tokio::test]
-async fn who_presses_too_fast_is_told_when_to_come_back() {
+async fn a_buyer_who_presses_too_often_gets_a_retry_after() {
     let shop = Shop::open().await;
     let mut form = crate::shop::sale(10, 1, 900);
     form["buyerCooldownMs"] = json!(30_000);
@@ -49,7 +49,7 @@ async fn who_presses_too_fast_is_told_when_to_come_back() {
     assert_eq!((again.status, again.code()), (429, "RATE_LIMITED"), "{again:?}");
     let seconds: u32 = again.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=30).contains(&seconds), "{seconds}");
-    assert_eq!(press(&bob, &sale).await.status, 202, "only ann has to wait");
+    assert_eq!(press(&bob, &sale).await.status, 202, "only Ann has to wait");
     let audit = shop.audit(&sale).await;
     assert_eq!((&audit["free"], &audit["drift"]), (&json!(8), &json!(0)));
     shop.close().await;

@@ -1,4 +1,4 @@
-//! What the functions write: one trace from the press to the timeout, and nothing that is nobody's business.
+//! The functions' logs: one trace from the press to the timeout, and no secrets or names.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::shop::{Shop, press, status, until};
 
 const BUYER: &str = "an-unmistakable-buyer";
 
-/// Every line of every function, by its binary.
+/// The log lines of every function, by its binary.
 fn lines(shop: &Shop) -> BTreeMap<String, Vec<String>> {
     let read = |name: &str| std::fs::read_to_string(shop.cloud.logs_dir().join(format!("{name}.log")));
     let functions = shop.cloud.stack().functions.iter();
@@ -21,14 +21,14 @@ fn lines(shop: &Shop) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// The trace of a function's lines about an order.
+/// The trace id in the lines about an order.
 fn trace(lines: &[String], order: &str) -> Option<String> {
     let parsed = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut about = parsed.filter(|line| line["order_id"] == order);
     about.find_map(|line| line["trace"].as_str().map(str::to_owned))
 }
 
-/// The keys in the payment secret, each line of those that have several.
+/// The lines of all keys in the payment secret.
 async fn keys(shop: &Shop) -> Vec<String> {
     let notify = shop.cloud.stack().functions.iter().find(|function| function.binary == "payment-notify").unwrap();
     let secret = shop.cloud.cloud().secrets.get(&notify.environment["PAYMENT_SECRET_ARN"]).await.unwrap().unwrap();
@@ -43,26 +43,26 @@ async fn keys(shop: &Shop) -> Vec<String> {
     ];
     let keys = keys.map(|path| settings.pointer(path).and_then(Value::as_str).unwrap_or_else(|| panic!("no {path}")));
     let lines = keys.iter().flat_map(|key| key.lines()).filter(|line| !line.starts_with("-----"));
-    // The last line of a key may be a few letters, which anything could have in it.
+    // The last line of a key may be so short that it occurs elsewhere by chance.
     lines.filter(|line| line.len() >= 16).map(str::to_owned).collect()
 }
 
-/// No line of any function's names the buyer, or has a token, a key or any of `others` in it.
-async fn tells_no_secret(shop: &Shop, others: &[&str]) {
+/// No log line contains the buyer's name, a token, a key, or any of `others`.
+async fn assert_logs_no_secret(shop: &Shop, others: &[&str]) {
     let keys = keys(shop).await;
     assert!(keys.len() >= 6, "{}", keys.len());
     for (function, lines) in lines(shop) {
         for line in &lines {
-            assert!(!line.contains(BUYER), "{function} names a buyer: {line}");
-            assert!(!line.contains("eyJ"), "{function} tells a token: {line}");
-            assert!(!keys.iter().any(|key| line.contains(key)), "{function} tells a key: {line}");
-            assert!(!others.iter().any(|other| line.contains(other)), "{function} tells {others:?}: {line}");
+            assert!(!line.contains(BUYER), "{function} logs a buyer's name: {line}");
+            assert!(!line.contains("eyJ"), "{function} logs a token: {line}");
+            assert!(!keys.iter().any(|key| line.contains(key)), "{function} logs a key: {line}");
+            assert!(!others.iter().any(|other| line.contains(other)), "{function} logs one of {others:?}: {line}");
         }
     }
 }
 
 #[tokio::test]
-async fn one_trace_leads_from_the_press_to_the_timeout_and_no_line_names_the_buyer() {
+async fn one_trace_connects_the_press_to_the_timeout_and_no_line_names_the_buyer() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 2).await;
     let buyer = shop.buyer(BUYER).await;
@@ -78,13 +78,13 @@ async fn one_trace_leads_from_the_press_to_the_timeout_and_no_line_names_the_buy
     let all: Vec<String> = lines(&shop).into_values().flatten().collect();
     assert!(all.len() >= 3, "{all:?}");
     let timed_out = all.iter().filter(|line| line.contains("an order timed out")).count();
-    assert_eq!(timed_out, 1, "what happened is said once");
-    tells_no_secret(&shop, &[]).await;
+    assert_eq!(timed_out, 1, "the timeout must be logged once");
+    assert_logs_no_secret(&shop, &[]).await;
     shop.close().await;
 }
 
 #[tokio::test]
-async fn no_line_about_money_tells_a_secret() {
+async fn no_log_line_about_payments_contains_a_secret() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let buyer = shop.buyer(BUYER).await;
@@ -93,7 +93,7 @@ async fn no_line_about_money_tells_a_secret() {
     assert_eq!(given.status, 200, "{given:?}");
     let ticket = ticket(&buyer).await;
     let _socket = open(&shop, &ticket).await.unwrap();
-    assert!(open(&shop, &ticket).await.is_err(), "it is used up");
+    assert!(open(&shop, &ticket).await.is_err(), "a ticket can be used only once");
 
     let order = press(&buyer, &sale).await.body["orderId"].as_str().unwrap().to_owned();
     status(&buyer, &order, "PENDING_PAYMENT", 10).await;
@@ -117,6 +117,6 @@ async fn no_line_about_money_tells_a_secret() {
         let is_said = async || lines(&shop)[function].iter().any(|line| line.contains(said)).then_some(());
         until(10, &format!("{function}: {said}"), is_said).await;
     }
-    tells_no_secret(&shop, &[ticket.as_str(), forged]).await;
+    assert_logs_no_secret(&shop, &[ticket.as_str(), forged]).await;
     shop.close().await;
 }

@@ -1,4 +1,4 @@
-//! The deployed binaries on the local cloud, from template.yaml, over HTTP.
+//! The deployed binaries on the local cloud, as template.yaml describes them, over HTTP.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -11,9 +11,9 @@
 mod bad_input;
 mod console;
 mod crowd;
-mod life;
 mod logs;
 mod operator;
 mod payments;
 mod push;
+mod sale_lifecycle;
 mod shop;

@@ -1,12 +1,12 @@
-//! An operator sets a sale up, and changes it before anybody can buy.
+//! An operator sets up a sale and edits it before it is on.
 
 use crate::shop::{Shop, sale};
 use serde_json::json;
 
 #[tokio::test]
-async fn an_item_that_was_taken_off_a_draft_is_gone_and_the_sale_is_listed_once_it_is_on() {
+async fn an_item_can_be_removed_from_a_draft_and_a_preheated_sale_is_listed() {
     let shop = Shop::open().await;
-    // More units than one page of buckets has: pages are then read together.
+    // More units than one page of buckets holds, so several pages are read together.
     let one = sale(13_000, 1, 900);
     let mut two = one.clone();
     let mut mug = two["items"][0].clone();

@@ -1,4 +1,4 @@
-//! Paying, as buyers, providers and the operator see it: the deployed binaries, and providers with real signatures.
+//! Paying and refunding through the deployed binaries, with sandbox providers that sign as the real ones do.
 
 use serde_json::{Value, json};
 use testkit::http::{Answer, User};
@@ -7,7 +7,7 @@ use crate::shop::{Shop, press, sale, status, until};
 
 const PROVIDERS: [&str; 4] = ["alipay", "wechat", "wechat-v2", "stripe"];
 
-/// A buyer's order that waits for its payment.
+/// A new order that waits for its payment.
 async fn waiting(buyer: &User, sale: &str) -> String {
     let accepted = press(buyer, sale).await;
     assert_eq!(accepted.status, 202, "{accepted:?}");
@@ -20,14 +20,14 @@ async fn ask(buyer: &User, order: &str, body: Value) -> Answer {
     buyer.post(&format!("/orders/{order}/payments"), &body).await
 }
 
-/// A payment that is open now.
+/// Starts a payment, which must be open then.
 async fn start(buyer: &User, order: &str, body: Value) -> Value {
     let started = ask(buyer, order, body).await;
     assert_eq!((started.status, &started.body["status"]), (201, &json!("OPEN")), "{started:?}");
     started.body
 }
 
-/// The buyer follows the link, which is how Alipay first hears of the payment.
+/// The buyer follows the link. Alipay does not know the payment before that.
 async fn open(shop: &Shop, payment: &Value) {
     let Some(link) = payment["payUrl"].as_str().or(payment["qrCode"].as_str()) else { panic!("{payment}") };
     let path = link.strip_prefix(&shop.api.base_url).unwrap_or_else(|| panic!("{link}"));
@@ -35,7 +35,7 @@ async fn open(shop: &Shop, payment: &Value) {
     assert!(matches!(page.status, 200 | 302 | 303), "{page:?}");
 }
 
-/// Drives the sandbox.
+/// Lets something happen to a payment in the sandbox.
 async fn act(shop: &Shop, payment: &Value, action: &str) -> Value {
     let path = format!("/_sandbox/payments/{}", payment["paymentId"].as_str().unwrap());
     let acted = shop.api.send("POST", &path, &[], json!({ "action": action }).to_string()).await;
@@ -43,7 +43,7 @@ async fn act(shop: &Shop, payment: &Value, action: &str) -> Value {
     acted.body
 }
 
-/// What the provider says of a payment.
+/// A payment as its provider records it.
 async fn at_provider(shop: &Shop, payment: &Value) -> Value {
     let path = format!("/_sandbox/payments/{}", payment["paymentId"].as_str().unwrap());
     shop.api.send("GET", &path, &[("accept", "application/json")], "").await.body
@@ -54,9 +54,9 @@ async fn pay(shop: &Shop, payment: &Value) {
     act(shop, payment, "pay").await;
 }
 
-/// WeChat Pay v2 takes a refund and says nothing more: whoever asks again, the buyer or reconcile, learns that it is done.
+/// Asks for a refund until it is done: WeChat Pay v2 accepts it and reports its end only when it is asked again.
 async fn refund(buyer: &User, order: &str) {
-    let refunded = until(20, "the money is back", async || {
+    let refunded = until(20, "the money is refunded", async || {
         let asked = buyer.post(&format!("/orders/{order}/refund"), &json!({})).await;
         assert!(matches!(asked.status, 200 | 202), "{asked:?}");
         (asked.status == 200).then_some(asked.body)
@@ -65,7 +65,7 @@ async fn refund(buyer: &User, order: &str) {
     assert_eq!((&refunded["status"], refunded["refundedAt"].is_string()), (&json!("REFUNDED"), true), "{refunded}");
 }
 
-/// What providers kept of an order's money, by their own books.
+/// The money that the providers have kept for an order, as they record it.
 async fn kept(shop: &Shop, order: &str) -> i64 {
     let money = shop.api.send("GET", "/_sandbox/money", &[], "").await.body;
     let entries = money["money"].as_array().unwrap().iter();
@@ -73,7 +73,7 @@ async fn kept(shop: &Shop, order: &str) -> i64 {
     of_order.map(|entry| entry["amount"].as_i64().unwrap() * if entry["refund"].is_null() { 1 } else { -1 }).sum()
 }
 
-/// The shop's own log of an order's money: (payments, refunds that are done).
+/// The ledger's entries about an order's money: (payments, finished refunds).
 async fn log(shop: &Shop, order: &str) -> (usize, usize) {
     let ledger = &shop.cloud.stack().tables.iter().find(|table| table.logical_id == "LedgerTable").unwrap().name;
     let client = aws_sdk_dynamodb::Client::new(&local_cloud::wire::Wire::new(shop.cloud.cloud().clone()).sdk_config());
@@ -91,7 +91,7 @@ async fn figures(shop: &Shop, sale: &str) -> (Value, Value, Value) {
 }
 
 #[tokio::test]
-async fn bought_paid_refunded_and_bought_again_with_every_provider() {
+async fn an_order_can_be_paid_refunded_and_bought_again_with_every_provider() {
     let shop = Shop::open().await;
     for provider in PROVIDERS {
         let sale = shop.sale(10, 1, 900).await;
@@ -102,7 +102,7 @@ async fn bought_paid_refunded_and_bought_again_with_every_provider() {
         assert_eq!(
             start(&alice, &order, json!({ "method": provider })).await,
             payment,
-            "asked twice, the same payment"
+            "a repeated request returns the same payment"
         );
         let seen = alice.get(&format!("/orders/{order}")).await;
         assert_eq!(seen.body["payment"]["paymentId"], payment["paymentId"], "{seen:?}");
@@ -113,12 +113,12 @@ async fn bought_paid_refunded_and_bought_again_with_every_provider() {
         assert_eq!(figures(&shop, &sale).await, (json!(9), json!(0), json!(1)), "{provider}");
         assert_eq!((kept(&shop, &order).await, log(&shop, &order).await), (69_900, (1, 0)), "{provider}");
         act(&shop, &payment, "notify-again").await;
-        until(10, "the second notice is taken", async || {
+        until(10, "the second notice is accepted", async || {
             let notices = at_provider(&shop, &payment).await["notices"].clone();
             notices.as_array().unwrap().iter().all(|notice| notice["acceptedAt"].is_string()).then_some(())
         })
         .await;
-        assert_eq!(figures(&shop, &sale).await, (json!(9), json!(0), json!(1)), "a notice counts once");
+        assert_eq!(figures(&shop, &sale).await, (json!(9), json!(0), json!(1)), "a duplicate notice must not count");
 
         refund(&alice, &order).await;
         assert_eq!((kept(&shop, &order).await, log(&shop, &order).await), (0, (1, 1)), "{provider}");
@@ -127,13 +127,13 @@ async fn bought_paid_refunded_and_bought_again_with_every_provider() {
         })
         .await;
         let again = waiting(&alice, &sale).await;
-        assert_ne!(again, order, "{provider}: who was refunded may buy again");
+        assert_ne!(again, order, "{provider}: a refunded buyer may buy again");
     }
     shop.close().await;
 }
 
 #[tokio::test]
-async fn another_method_closes_the_first_and_a_second_payment_goes_back() {
+async fn changing_the_method_closes_the_first_payment_and_a_second_payment_is_refunded() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let alice = shop.buyer("alice").await;
@@ -145,10 +145,10 @@ async fn another_method_closes_the_first_and_a_second_payment_goes_back() {
 
     pay(&shop, &second).await;
     status(&alice, &order, "PAID", 10).await;
-    // The first was paid all the same, in the moment it was closed.
+    // The first one was paid all the same, just before it was closed.
     act(&shop, &first, "pay-late").await;
-    until(10, "the second money is back", async || (kept(&shop, &order).await == 69_900).then_some(())).await;
-    until(10, "the log has both", async || (log(&shop, &order).await == (2, 1)).then_some(())).await;
+    until(10, "the second payment is refunded", async || (kept(&shop, &order).await == 69_900).then_some(())).await;
+    until(10, "the ledger has both", async || (log(&shop, &order).await == (2, 1)).then_some(())).await;
     assert_eq!(at_provider(&shop, &first).await["state"], "REFUNDED");
     status(&alice, &order, "PAID", 1).await;
     assert_eq!(figures(&shop, &sale).await, (json!(9), json!(0), json!(1)));
@@ -156,7 +156,7 @@ async fn another_method_closes_the_first_and_a_second_payment_goes_back() {
 }
 
 #[tokio::test]
-async fn points_alone_and_points_beside_money() {
+async fn points_pay_alone_and_combined_with_money() {
     let shop = Shop::open().await;
     let mut body = sale(10, 1, 900);
     body["items"][0]["pointsPrice"] = json!(1_000);
@@ -194,7 +194,7 @@ async fn points_alone_and_points_beside_money() {
 }
 
 #[tokio::test]
-async fn money_that_comes_after_the_cancel_revives_the_order_or_goes_back() {
+async fn a_payment_after_the_cancel_revives_the_order_or_is_refunded() {
     let shop = Shop::open().await;
     let sale = shop.sale(1, 1, 900).await;
     let (alice, bob) = (shop.buyer("alice").await, shop.buyer("bob").await);
@@ -209,8 +209,8 @@ async fn money_that_comes_after_the_cancel_revives_the_order_or_goes_back() {
     act(&shop, &payment, "pay-late").await;
     let revived = status(&alice, &first, "PAID", 10).await;
     assert!(revived["reason"].is_null(), "{revived}");
-    assert_eq!(figures(&shop, &sale).await, (json!(0), json!(0), json!(1)), "the unit was there to be had again");
-    // Whichever is known first: that nothing is left, or that she has it.
+    assert_eq!(figures(&shop, &sale).await, (json!(0), json!(0), json!(1)), "the released unit was still free");
+    // Depends on what the function finds first: that nothing is free, or that she has an order.
     let again = press(&alice, &sale).await;
     assert!(["DUPLICATE_ORDER", "SOLD_OUT"].contains(&again.code()), "{again:?}");
     refund(&alice, &first).await;
@@ -227,13 +227,13 @@ async fn money_that_comes_after_the_cancel_revives_the_order_or_goes_back() {
     })
     .await;
     status(&bob, &order, "CLOSED", 1).await;
-    until(10, "the log says so", async || (log(&shop, &order).await == (1, 1)).then_some(())).await;
+    until(10, "the ledger has both", async || (log(&shop, &order).await == (1, 1)).then_some(())).await;
     assert_eq!(figures(&shop, &sale).await, (json!(0), json!(1), json!(0)));
     shop.close().await;
 }
 
 #[tokio::test]
-async fn a_deadline_closes_the_payment_first_and_a_failed_payment_closes_the_order() {
+async fn a_deadline_closes_the_open_payment_and_a_failed_payment_closes_the_order() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 4).await;
     let (alice, bob) = (shop.buyer("alice").await, shop.buyer("bob").await);
@@ -258,7 +258,7 @@ async fn a_deadline_closes_the_payment_first_and_a_failed_payment_closes_the_ord
 }
 
 #[tokio::test]
-async fn forged_notices_change_nothing_and_the_page_to_come_back_to_shows_the_order() {
+async fn forged_notices_change_nothing_and_the_return_page_shows_the_order() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let alice = shop.buyer("alice").await;
@@ -329,7 +329,7 @@ async fn a_provider_that_is_not_configured_is_not_offered() {
 }
 
 #[tokio::test]
-async fn a_providers_no_is_logged_and_its_words_are_not_the_buyers() {
+async fn a_providers_refusal_is_logged_and_its_text_is_not_shown_to_the_buyer() {
     let shop = Shop::open().await;
     let named = |binary: &str| shop.cloud.stack().functions.iter().find(|function| function.binary == binary).unwrap();
     let secrets = &shop.cloud.cloud().secrets;
@@ -363,7 +363,7 @@ async fn a_providers_no_is_logged_and_its_words_are_not_the_buyers() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_slow_gives_a_clear_no_and_the_same_payment_later() {
+async fn a_slow_provider_gives_unavailable_and_the_retry_continues_the_same_payment() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let alice = shop.buyer("alice").await;
@@ -375,7 +375,7 @@ async fn a_provider_that_is_slow_gives_a_clear_no_and_the_same_payment_later() {
     assert_eq!((refused.status, refused.code()), (503, "UNAVAILABLE"), "{refused:?}");
     shop.api.send("POST", "/_sandbox/moods/wechat", &[], mood("well")).await;
     let payment = start(&alice, &order, json!({ "method": "wechat" })).await;
-    assert_eq!(payment["paymentId"], json!(format!("{order}0")), "the first try's number");
+    assert_eq!(payment["paymentId"], json!(format!("{order}0")), "the retry must keep the first attempt's number");
     pay(&shop, &payment).await;
     status(&alice, &order, "PAID", 10).await;
     shop.close().await;

@@ -1,4 +1,4 @@
-//! Orders pushed to their buyers over a WebSocket, through the deployed binaries.
+//! Orders are pushed to their buyers over WebSockets, through the deployed binaries.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn refused(opened: Result<Socket, Error>) -> u16 {
     }
 }
 
-/// The next order that is pushed.
+/// Waits for the next order that is pushed.
 async fn next(socket: &mut Socket) -> Value {
     let heard = async {
         loop {
@@ -43,8 +43,8 @@ async fn next(socket: &mut Socket) -> Value {
     tokio::time::timeout(Duration::from_secs(15), heard).await.expect("an order is pushed within 15 s")
 }
 
-/// Orders that are pushed until one is as wanted: what is true may be told twice.
-async fn until_it(socket: &mut Socket, is_wanted: impl Fn(&Value) -> bool) -> Value {
+/// Waits for an order that fits. Others may come before it, because a state may be pushed twice.
+async fn until_order(socket: &mut Socket, is_wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
         let order = next(socket).await;
         if is_wanted(&order) {
@@ -54,11 +54,11 @@ async fn until_it(socket: &mut Socket, is_wanted: impl Fn(&Value) -> bool) -> Va
 }
 
 async fn until_pushed(socket: &mut Socket, status: &str) -> Value {
-    until_it(socket, |order| order["status"] == status).await
+    until_order(socket, |order| order["status"] == status).await
 }
 
 #[tokio::test]
-async fn a_buyer_hears_of_their_order_from_the_press_to_the_end_and_nobody_else_does() {
+async fn a_buyer_and_nobody_else_is_sent_every_change_of_an_order() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let (alice, mallory) = (shop.buyer("alice").await, shop.buyer("mallory").await);
@@ -69,11 +69,11 @@ async fn a_buyer_hears_of_their_order_from_the_press_to_the_end_and_nobody_else_
     let pending = until_pushed(&mut hers, "PENDING_PAYMENT").await;
     assert_eq!(pending["orderId"], order.as_str());
     let asked = alice.get(&format!("/orders/{order}")).await.body;
-    assert_eq!(pending, asked, "what is pushed is what is shown");
+    assert_eq!(pending, asked, "the pushed order differs from GET /orders");
 
     let paying = alice.post(&format!("/orders/{order}/payments"), &json!({"method": "wechat"})).await;
     let payment = paying.body["paymentId"].as_str().unwrap();
-    let open_payment = until_it(&mut hers, |order| order["payment"]["paymentId"] == payment).await;
+    let open_payment = until_order(&mut hers, |order| order["payment"]["paymentId"] == payment).await;
     shop.api.send("POST", &format!("/_sandbox/payments/{payment}"), &[], r#"{"action": "pay"}"#).await;
     let paid = until_pushed(&mut hers, "PAID").await;
     alice.post(&format!("/orders/{order}/refund"), &json!({})).await;
@@ -81,14 +81,14 @@ async fn a_buyer_hears_of_their_order_from_the_press_to_the_end_and_nobody_else_
     let versions = [&pending, &open_payment, &paid, &refunded].map(|order| order["version"].as_u64().unwrap());
     assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
 
-    // His first message is about his own order: hers were none of his business.
+    // Mallory's first message is about his own order, so he was sent nothing about hers.
     press(&mallory, &sale).await;
     assert_ne!(next(&mut his).await["orderId"], order.as_str());
     shop.close().await;
 }
 
 #[tokio::test]
-async fn who_connects_late_gets_the_state_first_and_who_asks_gets_it_again() {
+async fn a_new_connection_is_sent_the_current_orders_and_again_on_request() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let alice = shop.buyer("alice").await;
@@ -103,18 +103,22 @@ async fn who_connects_late_gets_the_state_first_and_who_asks_gets_it_again() {
 }
 
 #[tokio::test]
-async fn a_ticket_opens_one_socket_once_and_nothing_else_opens_any() {
+async fn a_ticket_opens_one_connection_and_nothing_else_opens_any() {
     let shop = Shop::open().await;
     let alice = shop.buyer("alice").await;
     let ticket = ticket(&alice).await;
     let socket = open(&shop, &ticket).await.unwrap();
-    assert_eq!(refused(open(&shop, &ticket).await), 403, "it is used up");
+    assert_eq!(refused(open(&shop, &ticket).await), 403, "the ticket was used before");
     assert_eq!(refused(open(&shop, &"0".repeat(26)).await), 403);
-    assert_eq!(refused(open(&shop, &shop.api.token("alice", "").await).await), 403, "a token must not stand in a URL");
+    assert_eq!(
+        refused(open(&shop, &shop.api.token("alice", "").await).await),
+        403,
+        "a token must not be accepted in a URL"
+    );
     assert_eq!(refused(open(&shop, "").await), 401);
     assert_eq!(shop.api.send("POST", "/ws-ticket", &[], "").await.status, 401);
 
-    // A connection that is closed is forgotten.
+    // The row of a closed connection is deleted.
     let rows = async || {
         let table =
             &shop.cloud.stack().tables.iter().find(|table| table.logical_id == "ConnectionsTable").unwrap().name;
@@ -124,6 +128,6 @@ async fn a_ticket_opens_one_socket_once_and_nothing_else_opens_any() {
     };
     assert_eq!(rows().await, 1);
     drop(socket);
-    until(10, "the connection is forgotten", async || (rows().await == 0).then_some(())).await;
+    until(10, "the connection's row is deleted", async || (rows().await == 0).then_some(())).await;
     shop.close().await;
 }

@@ -1,10 +1,10 @@
-//! A shop: the local cloud with the real bootstraps, an operator, and a sale.
+//! A shop for the tests: the local cloud with the deployed binaries, an operator, and a sale.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use seckill_run::{LocalShop, Options};
+use local_cloud::run::{LocalCloud, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::http::{Answer, Api, User, sale_form};
@@ -17,7 +17,7 @@ pub(crate) struct Shop {
     _data: TempDir,
 }
 
-/// The directory with the binaries: where this test's own binary came from.
+/// The directory of the binaries: the parent of this test's own directory.
 fn binaries() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().to_owned()
@@ -51,12 +51,12 @@ impl Shop {
         self.cloud.stop().await;
     }
 
-    /// Creates and preheats a sale of one item that is on. Returns its id.
+    /// Creates and preheats a sale of one item that has already started. Returns its id.
     pub(crate) async fn sale(&self, stock: u32, limit: u32, payment_window_s: u32) -> String {
         self.sale_of(&sale(stock, limit, payment_window_s)).await
     }
 
-    /// The same, of any one item.
+    /// The same for any sale.
     pub(crate) async fn sale_of(&self, sale: &Value) -> String {
         let created = self.operator.post("/admin/sales", sale).await;
         assert_eq!(created.status, 201, "{created:?}");
@@ -78,7 +78,7 @@ impl Shop {
     }
 }
 
-/// A sale that began an hour ago and goes on for a day.
+/// A sale that started an hour ago and ends in a day.
 #[expect(clippy::disallowed_methods, reason = "the deployed binaries go by the wall clock, so the sale must too")]
 pub(crate) fn sale(stock: u32, limit: u32, payment_window_s: u32) -> Value {
     sale_form(jiff::Timestamp::now(), stock, limit, payment_window_s)
@@ -88,14 +88,14 @@ pub(crate) async fn press(buyer: &User, sale: &str) -> Answer {
     buyer.post("/seckill", &json!({ "saleId": sale, "itemId": "phone", "quantity": 1 })).await
 }
 
-/// Asks again until `done`, at most `seconds`.
+/// Repeats `done` until it returns a value, for at most `seconds`.
 pub(crate) async fn until<T>(seconds: u64, what: &str, done: impl AsyncFn() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(value) = done().await {
             return value;
         }
-        assert!(began.elapsed() < Duration::from_secs(seconds), "after {seconds} s: {what}");
+        assert!(began.elapsed() < Duration::from_secs(seconds), "not within {seconds} s: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -104,7 +104,7 @@ pub(crate) async fn until<T>(seconds: u64, what: &str, done: impl AsyncFn() -> O
 pub(crate) async fn status(buyer: &User, order: &str, status: &str, seconds: u64) -> Value {
     until(seconds, &format!("{order} is {status}"), async || {
         let answer = buyer.get(&format!("/orders/{order}")).await;
-        assert_eq!(answer.status, 200, "an accepted purchase is known: {answer:?}");
+        assert_eq!(answer.status, 200, "an accepted purchase must be visible: {answer:?}");
         (answer.body["status"] == status).then_some(answer.body)
     })
     .await

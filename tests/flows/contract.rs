@@ -1,5 +1,5 @@
-//! `web/openapi.yaml` tells the truth: its routes are the template's, its codes are the code's, and answers are checked against it.
-//! (Every answer in the end-to-end tests is, as well: see `tests/http.rs`.)
+//! `web/openapi.yaml` is correct: its routes match the template, its codes match the code, and wrong answers are
+//! found. (Every answer in the end-to-end tests is checked against it too: see `testkit::http`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::contract::{Operation, description, fault, operations};
 
 #[test]
-fn the_routes_and_who_may_use_them_are_the_templates() {
+fn the_described_routes_and_scopes_match_the_template() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
     let stack = local_cloud::template::read(&path, &BTreeMap::new()).unwrap();
     let deployed: BTreeSet<Operation> = stack
@@ -27,14 +27,14 @@ fn the_routes_and_who_may_use_them_are_the_templates() {
 }
 
 #[test]
-fn the_codes_are_all_there() {
+fn all_problem_codes_are_described() {
     let described = description()["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].clone();
     let known: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(described, json!(known));
 }
 
 #[test]
-fn what_every_operation_can_answer_is_described() {
+fn every_operation_describes_its_common_errors() {
     for operation in operations().iter().filter(|operation| operation.scopes.is_some()) {
         let responses = &description()["paths"][&operation.path][operation.method.to_lowercase()]["responses"];
         for status in ["401", "429", "503"] {
@@ -46,11 +46,11 @@ fn what_every_operation_can_answer_is_described() {
 }
 
 #[test]
-fn an_answer_that_is_not_as_described_is_found() {
+fn an_answer_that_does_not_match_the_description_is_found() {
     let check = |status, kind: &str, body: Value| fault("GET", "/sales/s1?x=1", status, kind, &body);
     let good = json!({"now": "2026-11-11T00:00:00Z", "sales": []});
     assert_eq!(check(200, "application/json", good.clone()), None);
-    assert_eq!(fault("GET", "/_local/stack", 200, "application/json", &good), None, "not of the API");
+    assert_eq!(fault("GET", "/_local/stack", 200, "application/json", &good), None, "this path is not part of the API");
     for (status, kind, body, what) in [
         (201, "application/json", good.clone(), "this status is not described"),
         (200, "text/plain", good, "text/plain is not described"),
@@ -69,5 +69,5 @@ fn an_answer_that_is_not_as_described_is_found() {
         assert!(said.contains(what), "{said:?} should say {what}");
     }
     let literal = fault("GET", "/admin/sales/s1/audit", 200, "application/json", &json!({}));
-    assert!(literal.is_some_and(|said| said.contains("lacks")), "a literal part goes before a parameter");
+    assert!(literal.is_some_and(|said| said.contains("lacks")), "a literal segment wins over a parameter");
 }

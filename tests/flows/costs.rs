@@ -1,4 +1,4 @@
-//! What each thing costs, in calls and write units: exact, and the same for a small sale and a large one.
+//! The exact costs of a purchase in calls and write units, which are the same for a small sale and a large one.
 
 use flows::bucket_picker::FRESH_FOR_MS;
 use flows::close::{Cause, close};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use testkit::world::World;
 
 #[tokio::test]
-async fn a_purchase_is_two_writes_and_a_message() {
+async fn a_purchase_costs_two_writes_and_one_message() {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
     let seckill = world.environment();
-    // The first press reads the sale and the page; from then on they are in memory.
+    // The first press reads the sale and the page, which are then cached.
     seckill.purchase(&world.asks(&offer, "first", 1, None)).await.unwrap();
 
     for key in [None, Some("key")] {
@@ -22,7 +22,7 @@ async fn a_purchase_is_two_writes_and_a_message() {
 }
 
 #[tokio::test]
-async fn a_second_press_is_one_call_and_touches_no_stock() {
+async fn a_duplicate_press_costs_one_call_and_touches_no_stock() {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
     let seckill = world.environment();
@@ -37,7 +37,7 @@ async fn a_second_press_is_one_call_and_touches_no_stock() {
 }
 
 #[tokio::test]
-async fn sold_out_is_refused_from_memory_and_read_once_by_a_crowd() {
+async fn sold_out_is_answered_from_memory_and_concurrent_presses_share_one_read() {
     let world = World::new().await;
     let offer = world.sale(3, 1).await;
     let seckill = world.environment();
@@ -54,16 +54,16 @@ async fn sold_out_is_refused_from_memory_and_read_once_by_a_crowd() {
 
     world.wire.forget_calls();
     sold_out("e").await;
-    assert_eq!(world.cost().0, [""; 0], "no call while the page is fresh");
+    assert_eq!(world.cost().0, [""; 0], "a fresh page needs no call");
 
     world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
     let buyers: Vec<String> = (0..50).map(|n| format!("crowd-{n}")).collect();
     futures::future::join_all(buyers.iter().map(|buyer| sold_out(buyer))).await;
-    assert_eq!(world.cost().0, ["GetItem"], "one read, shared by fifty");
+    assert_eq!(world.cost().0, ["GetItem"], "fifty presses share one read");
 }
 
 #[tokio::test]
-async fn a_whole_life_costs_seven_write_units() {
+async fn an_order_from_press_to_timeout_costs_seven_write_units() {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
     world.wire.forget_calls();
@@ -78,25 +78,26 @@ async fn a_whole_life_costs_seven_write_units() {
 
     world.wire.forget_calls();
     world.stream().await;
-    // Deduct and roll back. The bucket neither opened nor closed, so no page was turned.
-    assert_eq!(world.cost().1, 2.0, "the ledger, written from the stock's stream");
+    // Two ledger entries: deduct and roll back. The bucket neither opened nor closed, so no page was written.
+    assert_eq!(world.cost().1, 2.0, "the stock's stream writes two ledger entries");
     assert_eq!(world.store.entries(&order).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn a_paid_life_costs_nine_write_units_and_one_for_its_deadline() {
+async fn a_paid_order_costs_nine_write_units_and_its_deadline_one_more() {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
     world.wire.forget_calls();
-    let order = world.waiting(&offer, "alice").await;
-    let started = world.starts(&order, domain::payment::Method::Wechat, 0).await;
-    world.pays(&started).await;
-    assert_eq!(world.notices().await, 1);
+    let order = world.unpaid_order(&offer, "alice").await;
+    let started = world.start_payment(&order, domain::payment::Method::Wechat, 0).await;
+    world.pay(&started).await;
+    assert_eq!(world.deliver_notices().await, 1);
     assert_eq!(world.order(&order).await.unwrap().status.as_str(), "PAID");
     let (calls, units) = world.cost();
-    // Claim, hold; claim ORDERED, order; payment opened, its link kept; PAID, pay log, units sold. The index of open money is not touched.
+    // Claim, hold; claim ORDERED, order; payment opened, its link stored; PAID, payment entry, units sold. The index
+    // of open entries is not written.
     assert_eq!(units, 9.0, "{calls:?}");
-    // The deadline of a paid order costs the refused write that finds it paid.
+    // The deadline costs the refused write that finds the order paid.
     world.wire.forget_calls();
     world.pass(901);
     assert_eq!(world.deadlines().await, 1);
@@ -104,7 +105,7 @@ async fn a_paid_life_costs_nine_write_units_and_one_for_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_full_bucket_is_one_write_unit() {
+async fn a_write_to_a_full_bucket_costs_one_write_unit() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     assert_eq!(world.buckets(&offer).await.len(), 1);
@@ -116,7 +117,7 @@ async fn a_full_bucket_is_one_write_unit() {
     world.wire.forget_calls();
     close(&world.store, &world.providers, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
     assert_eq!(world.cost().1, 3.0);
-    // Sold to twenty-three, and held for nobody: as large, and still one.
+    // A bucket that is sold to twenty-three orders is as large, and a write to it still costs one unit.
     orders.pop();
     world.wire.forget_calls();
     for order in &orders {
@@ -126,7 +127,7 @@ async fn a_full_bucket_is_one_write_unit() {
 }
 
 #[tokio::test]
-async fn two_hundred_thousand_units_cost_the_same_as_a_thousand() {
+async fn a_purchase_costs_the_same_with_a_thousand_and_with_two_hundred_thousand_units() {
     let mut costs = Vec::new();
     for stock in [1_000, 200_000] {
         let world = World::new().await;

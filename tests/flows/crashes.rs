@@ -1,5 +1,5 @@
-//! Every flow: run twice, stopped before and after each call and run again, and with each passing fault at each call. And left
-//! alone after a crash: reconcile finishes it.
+//! Every flow can be interrupted: run twice, stopped before and after each call and run again, or with a transient
+//! fault at each call, it ends in the same state. If nobody runs it again after a crash, reconcile finishes it.
 
 use domain::ids::{Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
@@ -9,7 +9,7 @@ use flows::place_order::place_order;
 use flows::purchase::Purchase;
 use flows::sales::Sales;
 use local_cloud::wire::Fault;
-use testkit::stepping::{holds_everywhere, stopped};
+use testkit::stepping::{stopped, survives_interruptions};
 use testkit::world::{World, far, form};
 
 async fn asked(world: &World) -> Purchase {
@@ -18,16 +18,16 @@ async fn asked(world: &World) -> Purchase {
 }
 
 #[tokio::test]
-async fn purchase() {
-    holds_everywhere(asked, async |world, asked| {
+async fn a_purchase_survives_interruptions() {
+    survives_interruptions(asked, async |world, asked| {
         world.environment().purchase(asked).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn purchase_of_the_last_unit_of_an_almost_empty_item() {
-    // Three buckets, two of them empty and still on the page: the press moves its claim.
+async fn a_purchase_of_the_last_unit_survives_interruptions() {
+    // Two of three buckets are empty but still open on the page, so the press has to move its claim.
     let given = async |world: &World| {
         let offer = world.sale(72, 24).await;
         let seckill = world.environment();
@@ -37,7 +37,7 @@ async fn purchase_of_the_last_unit_of_an_almost_empty_item() {
         world.consume().await;
         world.asks(&offer, "alice", 1, Some("key"))
     };
-    holds_everywhere(given, async |world, asked| {
+    survives_interruptions(given, async |world, asked| {
         world.environment().purchase(asked).await.unwrap();
     })
     .await;
@@ -60,21 +60,21 @@ async fn message(world: &World) -> OrderMessage {
 }
 
 #[tokio::test]
-async fn order_placement() {
-    holds_everywhere(message, async |world, message| {
+async fn placing_an_order_survives_interruptions() {
+    survives_interruptions(message, async |world, message| {
         place_order(&world.store, &Sales::default(), message, world.now()).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn order_that_lost_its_claim() {
+async fn failing_an_order_without_a_claim_survives_interruptions() {
     let given = async |world: &World| {
         let message = message(world).await;
         world.store.drop_claim(&message.offer(), &message.order_id).await.unwrap();
         message
     };
-    holds_everywhere(given, async |world, message| {
+    survives_interruptions(given, async |world, message| {
         place_order(&world.store, &Sales::default(), message, world.now()).await.unwrap();
         let order = world.order(&message.order_id).await.unwrap();
         assert_eq!(order.status, Status::Failed);
@@ -89,42 +89,42 @@ async fn ordered(world: &World) -> OrderId {
 }
 
 #[tokio::test]
-async fn cancel() {
-    holds_everywhere(ordered, async |world, order| {
+async fn a_cancel_survives_interruptions() {
+    survives_interruptions(ordered, async |world, order| {
         close(&world.store, &world.providers, order, Cause::Buyer, world.now()).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn timeout() {
+async fn a_timeout_survives_interruptions() {
     let given = async |world: &World| {
         let order = ordered(world).await;
         world.pass(901);
         order
     };
-    holds_everywhere(given, async |world, order| {
+    survives_interruptions(given, async |world, order| {
         close(&world.store, &world.providers, order, Cause::Deadline, world.now()).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn preheat() {
+async fn a_preheat_survives_interruptions() {
     let given = async |world: &World| {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
         flows::set_up::create(&world.store, offer.sale.clone(), form(60, 1), world.now()).await.unwrap();
         offer
     };
-    holds_everywhere(given, async |world, offer| {
+    survives_interruptions(given, async |world, offer| {
         world.preheat(offer).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn restock() {
-    holds_everywhere(
+async fn a_restock_survives_interruptions() {
+    survives_interruptions(
         async |world| world.sale(30, 1).await,
         async |world, offer| {
             world.restock(offer, 50, Some("delivery-7")).await;
@@ -133,8 +133,8 @@ async fn restock() {
     .await;
 }
 
-/// Nobody presses again, no message comes again: time passes, and reconcile alone finishes what was begun. Wherever a
-/// purchase stopped, either nothing is held or there is an order.
+/// The buyer does not press again and no message is delivered again: reconcile alone finishes the purchase. Wherever
+/// it stopped, either nothing is held or there is an order.
 #[tokio::test]
 async fn a_purchase_that_stops_anywhere_is_finished_by_reconcile() {
     let mut with_order = 0;
@@ -143,8 +143,8 @@ async fn a_purchase_that_stops_anywhere_is_finished_by_reconcile() {
             let world = World::new().await;
             let asked = asked(&world).await;
             let seckill = world.environment();
-            assert!(stopped(&world, number, stop, seckill.purchase(&asked)).await, "call {number} is reached");
-            world.mend();
+            assert!(stopped(&world, number, stop, seckill.purchase(&asked)).await, "it ended before call {number}");
+            world.clear_faults();
             world.pass(61);
             world.reconcile().await;
             world.settle_down().await;
@@ -153,10 +153,13 @@ async fn a_purchase_that_stops_anywhere_is_finished_by_reconcile() {
             let order = world.order(&id).await;
             assert_eq!(held > 0, order.is_some(), "{stop:?} at call {number}");
             with_order += u32::from(order.is_some());
-            assert!(world.reconcile().await.found_nothing(), "{stop:?} at call {number}: a second run finds nothing");
+            assert!(
+                world.reconcile().await.found_nothing(),
+                "{stop:?} at call {number}: a second reconcile finds something"
+            );
         }
     }
-    assert_eq!(with_order, 3, "after the hold, and before and after the message");
+    assert_eq!(with_order, 3, "an order exists if it stopped after the hold, or before or after the message");
 }
 
 #[tokio::test]
@@ -167,7 +170,7 @@ async fn a_close_that_stops_anywhere_is_finished_by_reconcile() {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
         let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now());
         assert!(stopped(&world, number, Fault::AppliedThenStops, closing).await);
-        world.mend();
+        world.clear_faults();
         world.pass(61);
         let report = world.reconcile().await;
         assert_eq!(report.finished, u32::from(number < 3), "stopped after call {number}");
@@ -185,7 +188,7 @@ async fn a_preheat_that_stops_in_the_middle_is_finished_by_reconcile() {
     flows::set_up::create(&world.store, offer.sale.clone(), form(100, 1), world.now()).await.unwrap();
     let preheating = flows::stock::preheat(&world.store, &offer.sale, world.now(), far());
     assert!(stopped(&world, 6, Fault::Stops, preheating).await);
-    world.mend();
+    world.clear_faults();
     assert!(world.buckets(&offer).await.len() < 5);
     assert!(world.reconcile().await.laid_out > 0);
     assert_eq!(world.figures(&offer).await, (100, 0, 0));

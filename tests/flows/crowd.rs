@@ -1,4 +1,4 @@
-//! The whole crowd: every unit is sold, none twice, and nobody gets two.
+//! Many concurrent buyers: every unit is sold, none is sold twice, and no buyer gets two.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use futures::stream::{self, StreamExt};
 use testkit::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_units_and_twenty_thousand_buyers() {
+async fn twenty_thousand_buyers_buy_ten_thousand_units_exactly_once() {
     const UNITS: usize = 10_000;
     const BUYERS: usize = 20_000;
     let world = Arc::new(World::new().await);
     let offer = world.sale(UNITS as u32, 1).await;
     let environments: Arc<Vec<_>> = Arc::new((0..64).map(|_| world.environment()).collect());
 
-    // The stream is read while the crowd presses, and the clock goes on, as in a real sale.
-    let telling = {
+    // The stream is read and time passes while the buyers press, as in a real sale.
+    let streaming = {
         let world = world.clone();
         tokio::spawn(async move {
             loop {
@@ -31,7 +31,7 @@ async fn ten_thousand_units_and_twenty_thousand_buyers() {
         let (world, environments, offer) = (world.clone(), environments.clone(), offer.clone());
         tokio::spawn(async move {
             let seckill = &environments[n % environments.len()];
-            // Some try again when others took what they had in sight, as a client would.
+            // A client retries when other buyers were faster at the buckets that it tried.
             for _ in 0..20 {
                 match seckill.purchase(&world.asks(&offer, &format!("buyer {n}"), 1, None)).await {
                     Ok(accepted) => return Some(accepted.order),
@@ -40,20 +40,20 @@ async fn ten_thousand_units_and_twenty_thousand_buyers() {
                     Err(other) => panic!("buyer {n}: {other}"),
                 }
             }
-            panic!("buyer {n} was never answered");
+            panic!("buyer {n} got no final answer in 20 attempts");
         })
     });
     let answers: Vec<_> = presses.buffer_unordered(64).map(Result::unwrap).collect().await;
-    telling.abort();
-    let _ = telling.await;
+    streaming.abort();
+    let _ = streaming.await;
 
     let accepted: BTreeSet<_> = answers.into_iter().flatten().collect();
-    assert_eq!(accepted.len(), UNITS, "the last unit is sold, and not one more");
+    assert_eq!(accepted.len(), UNITS, "every unit is sold exactly once");
     assert_eq!(world.figures(&offer).await, (0, UNITS as u32, 0));
 
     world.settle_down().await;
     let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
     let audit = &audit[&offer.item];
-    assert_eq!(audit.orders, [(Status::PendingPayment, UNITS as u64)].into(), "exactly that many orders");
+    assert_eq!(audit.orders, [(Status::PendingPayment, UNITS as u64)].into(), "there is one order for each unit");
     assert_eq!((audit.drift, audit.findings.len()), (0, 0));
 }

@@ -1,5 +1,5 @@
-//! Dependencies point one way: domain ← {store, payments ← providers} ← flows ← edge ← functions, and nothing deployed knows the local
-//! cloud.
+//! Dependencies between crates point one way: domain ← {store, payments ← providers} ← flows ← edge ← functions. No
+//! deployed crate depends on the local cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn name(package: &Value) -> String {
     package["name"].as_str().unwrap().to_owned()
 }
 
-/// What each crate uses at run time, by package name.
+/// The run-time dependencies of each package.
 fn dependencies(packages: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     let used = |package: &Value| {
         let all = package["dependencies"].as_array().unwrap().iter();
@@ -32,7 +32,7 @@ fn dependencies(packages: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     packages.iter().map(|package| (name(package), used(package))).collect()
 }
 
-/// The packages that are deployed: each in a directory of its own under `functions`.
+/// The deployed packages: those in the folder `functions`.
 fn functions(packages: &[Value]) -> Vec<String> {
     let is_function = |package: &&Value| {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
@@ -76,7 +76,7 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
-fn the_domain_knows_no_cloud_no_runtime_no_clock_and_no_chance() {
+fn the_domain_depends_on_no_cloud_runtime_clock_or_random_numbers() {
     let domain = &dependencies(&packages())["seckill-domain"];
     for forbidden in ["tokio", "rand", "getrandom", "futures", "http", "lambda_http", "lambda_runtime", "tracing"] {
         assert!(!domain.contains(forbidden), "{forbidden}");

@@ -1,5 +1,6 @@
-//! Whatever happens to one order, in whatever order, and however the calls of the flows fall between each other: money taken is money
-//! kept or refunded, and the stock adds up. Checked against the sandbox's own books.
+//! Flows about one order, interleaved call by call: payment notices, a timeout, a cancel, a refund and a second
+//! payment. In every interleaving all money is kept or refunded and the stock adds up, as the sandbox's records
+//! prove.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,7 +16,7 @@ use flows::refund::refund;
 use flows::start_payment::Started;
 use futures::task::noop_waker;
 use local_cloud::wire::{Fault, Wire};
-use testkit::scheduler::{Turns, act};
+use testkit::scheduler::{CallScheduler, set_actor};
 use testkit::world::World;
 
 /// What can happen to an order.
@@ -26,10 +27,10 @@ enum Event {
     Timeout,
     Cancel,
     Refund,
+    /// The buyer also pays the first payment, at another provider, although it was closed.
     OtherChannel,
-    /// The buyer pays although the payment was closed, and the notice of it is still to come.
+    /// The buyer pays although the payment was closed, and the notice is not delivered yet.
     PaysLate,
-    /// The buyer buys once more.
     BuysAgain,
 }
 
@@ -39,35 +40,35 @@ const EVENTS: [Event; 6] =
 /// When the buyer pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pays {
-    /// Before anything else happens: the notice is under way.
+    /// Before anything else happens: the notice is in flight.
     Before,
-    /// With the notice, if the payment is still open.
+    /// Just before the notice, if the payment is still open.
     WithTheNotice,
-    /// With the notice, even if the payment was closed: the money wandered.
+    /// Just before the notice, even if the payment was closed.
     Late,
 }
 
-/// A sale in which many such orders are made, one after another.
+/// A sale in which many orders are tested, one after another.
 struct Stage {
     world: World,
-    turns: Turns,
+    calls: CallScheduler,
     offer: Offer,
     orders: RefCell<Vec<OrderId>>,
 }
 
 impl Stage {
     async fn new() -> Rc<Self> {
-        let turns = Turns::default();
+        let calls = CallScheduler::default();
         let plain = World::new().await;
-        let wire = turns.on(Wire::new(plain.cloud.clone()));
+        let wire = calls.on(Wire::new(plain.cloud.clone()));
         let store = store::Store::new(&wire.sdk_config(), plain.names().clone());
         let world = World::over(wire, store);
         let offer = world.long_sale(200).await;
-        Rc::new(Self { world, turns, offer, orders: RefCell::default() })
+        Rc::new(Self { world, calls, offer, orders: RefCell::default() })
     }
 }
 
-/// An order with a payment open at WeChat Pay, after one at Alipay that was closed.
+/// An order with a closed payment at Alipay and an open one at WeChat Pay.
 struct Scene {
     stage: Rc<Stage>,
     buyer: String,
@@ -81,27 +82,28 @@ impl Scene {
     async fn new(stage: &Rc<Stage>, pays: Pays) -> Rc<Self> {
         let world = &stage.world;
         let buyer = format!("buyer {}", stage.orders.borrow().len());
-        let order = world.waiting(&stage.offer, &buyer).await;
+        let order = world.unpaid_order(&stage.offer, &buyer).await;
         stage.orders.borrow_mut().push(order.clone());
-        let first = world.starts(&order, Method::Alipay, 0).await;
-        world.opens(&first).await;
-        let open = world.starts(&order, Method::Wechat, 0).await;
+        let first = world.start_payment(&order, Method::Alipay, 0).await;
+        world.open_link(&first).await;
+        let open = world.start_payment(&order, Method::Wechat, 0).await;
         if pays == Pays::Before {
-            world.pays(&open).await;
+            world.pay(&open).await;
         }
-        // The deadline is near: a timeout whose clock is a little fast finds it passed, and no provider calls its request too old.
+        // The deadline is near, so a timeout whose clock is slightly ahead finds it passed, and the providers still
+        // accept the time of its requests.
         world.pass(700);
         Rc::new(Self { stage: stage.clone(), buyer, order, first, open, pays })
     }
 
-    /// The run of a flow.
-    fn life(self: &Rc<Self>, event: Event) -> Pin<Box<dyn Future<Output = ()>>> {
+    /// The flow that handles an event.
+    fn flow(self: &Rc<Self>, event: Event) -> Pin<Box<dyn Future<Output = ()>>> {
         let scene = self.clone();
         Box::pin(async move {
             let Scene { stage, buyer, order, first, open, pays } = &*scene;
             let world = &stage.world;
             let now = world.now();
-            // A flow that gave up is run again by whoever called it: here by `quiet_down`.
+            // A flow that failed is retried later, by `settle_fully`.
             match event {
                 Event::Notice => {
                     let number = open.number.to_string();
@@ -151,55 +153,55 @@ impl Scene {
         let number = started.number.to_string();
         for notice in self.stage.world.cloud.sandbox.due_notices().await.unwrap() {
             if notice.number == number {
-                let accepted = self.stage.world.take(&notice).await;
-                // Of two deliveries of one notice the second finds it settled.
+                let accepted = self.stage.world.deliver_notice(&notice).await;
+                // Fails for the second of two deliveries of one notice.
                 let _ = self.stage.world.cloud.sandbox.delivered(notice.id, accepted).await;
             }
         }
     }
 
-    /// Lets the flows of `events` make their calls as `segments` says: who, and how many; then each to its end.
-    /// Returns how many calls each made.
+    /// Runs the flows of `events`. `segments` says which flow makes how many calls next; then each runs to its end.
+    /// Returns how many calls each flow made.
     fn play(self: &Rc<Self>, events: &[Event], segments: &[(usize, usize)]) -> Vec<usize> {
-        let mut lives: Vec<Option<_>> = events.iter().map(|event| Some(self.life(*event))).collect();
+        let mut flows: Vec<Option<_>> = events.iter().map(|event| Some(self.flow(*event))).collect();
         let mut made = vec![0; events.len()];
         let to_the_end = (0..events.len()).map(|who| (who, usize::MAX));
         for (who, calls) in segments.iter().copied().chain(to_the_end) {
             for _ in 0..calls {
-                self.poll(who, &mut lives[who]);
-                let Some(waiting) = self.stage.turns.take_of(who as u64 + 1) else { break };
-                waiting.grant(Fault::None);
+                self.poll(who, &mut flows[who]);
+                let Some(pending) = self.stage.calls.take_of(who as u64 + 1) else { break };
+                pending.proceed(Fault::None);
                 made[who] += 1;
             }
-            // The last call that was let through is carried out before anybody else's.
-            self.poll(who, &mut lives[who]);
+            // The last call of a segment is carried out before the next flow's calls.
+            self.poll(who, &mut flows[who]);
         }
-        assert!(lives.iter().all(Option::is_none), "{events:?} {segments:?}: a flow hangs");
+        assert!(flows.iter().all(Option::is_none), "{events:?} {segments:?}: a flow did not end");
         made
     }
 
-    /// Lets a flow go on until it waits for a call, or ends.
-    fn poll(&self, who: usize, life: &mut Option<Pin<Box<dyn Future<Output = ()>>>>) {
+    /// Polls a flow until it waits for a call, or ends.
+    fn poll(&self, who: usize, flow: &mut Option<Pin<Box<dyn Future<Output = ()>>>>) {
         let actor = who as u64 + 1;
         let waker = noop_waker();
         for _ in 0..1_000 {
-            let Some(running) = life.as_mut() else { return };
-            if self.stage.turns.is_waiting(actor) {
+            let Some(running) = flow.as_mut() else { return };
+            if self.stage.calls.is_waiting(actor) {
                 return;
             }
-            act(actor);
+            set_actor(actor);
             let polled = running.as_mut().poll(&mut Context::from_waker(&waker));
-            act(0);
+            set_actor(0);
             if polled == Poll::Ready(()) {
-                *life = None;
+                *flow = None;
             }
         }
     }
 
     async fn ends_well(&self, what: impl std::fmt::Debug) {
         let Stage { world, offer, .. } = &*self.stage;
-        world.quiet_down().await;
-        if let Err(why) = world.books(offer).await.order_ended_well(offer, &self.order) {
+        world.settle_fully().await;
+        if let Err(why) = world.records(offer).await.order_agrees_everywhere(offer, &self.order) {
             panic!("{what:?}, pays {:?}: {why}", self.pays);
         }
         let report = world.reconcile().await;
@@ -208,23 +210,24 @@ impl Scene {
 }
 
 impl Stage {
-    /// All orders together, in the end.
+    /// Checks all orders of the sale together.
     async fn ends_well(&self) {
         let orders = self.orders.borrow().clone();
-        self.world.quiet_down().await;
-        self.world.books_agree(&self.offer, &orders).await.unwrap();
+        self.world.settle_fully().await;
+        self.world.records_agree(&self.offer, &orders).await.unwrap();
     }
 }
 
-/// The flows are polled by hand, in one long poll of the test: tokio must not stop serving it to be fair to others.
-fn play(test: impl Future<Output = ()>) {
+/// The flows are polled by hand in one long poll of the test, which tokio's cooperative scheduling must not
+/// interrupt.
+fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(tokio::task::unconstrained(test));
 }
 
 #[test]
-fn one_after_another_in_every_order() {
-    play(async {
+fn three_flows_one_after_another_in_every_order() {
+    block_on(async {
         for pays in [Pays::Before, Pays::WithTheNotice, Pays::Late] {
             for one in EVENTS {
                 let stage = Stage::new().await;
@@ -243,17 +246,17 @@ fn one_after_another_in_every_order() {
     });
 }
 
-/// Two flows: the first makes some calls, then the second some, then both go on to their ends.
-async fn in_pairs(pays: Pays) {
+/// Two flows: the first makes some calls, then the second makes some, then both run to their ends.
+async fn interleave_pairs(pays: Pays) {
     let mut cuts = 0;
     for one in EVENTS {
         for two in EVENTS {
             let stage = Stage::new().await;
             let scene = Scene::new(&stage, pays).await;
             let alone = scene.play(&[one], &[])[0];
-            // Of a payment that nobody has made there is nothing to tell.
+            // A payment that was not made has no second notice.
             let has_calls = one != Event::SecondNotice || pays == Pays::Before;
-            assert!(alone > 0 || !has_calls, "{one:?}, pays {pays:?}: it makes no call");
+            assert!(alone > 0 || !has_calls, "{one:?}, pays {pays:?}: the flow makes no calls");
             scene.ends_well(one).await;
             for first in 0..=alone {
                 let mut second = 0;
@@ -264,7 +267,8 @@ async fn in_pairs(pays: Pays) {
                     scene.ends_well(((one, two), segments)).await;
                     cuts += 1;
                     second += 1;
-                    // The first makes none, or all, of its calls before the second: where the second is cut makes no difference.
+                    // If the first flow makes none or all of its calls before the second, cutting the second changes
+                    // nothing.
                     if second > made[1] || first == 0 || first == alone {
                         break;
                     }
@@ -273,53 +277,53 @@ async fn in_pairs(pays: Pays) {
             stage.ends_well().await;
         }
     }
-    // 36 pairs: cut nowhere but at the ends, they would be 72.
-    assert!(cuts > 200, "pays {pays:?}: the flows were cut in {cuts} ways only");
+    // Without any cut inside a flow, the 36 pairs would have 72 interleavings.
+    assert!(cuts > 200, "pays {pays:?}: only {cuts} interleavings were tried");
 }
 
 #[test]
-fn in_pairs_paid_before() {
-    play(in_pairs(Pays::Before));
+fn two_flows_interleaved_when_the_payment_was_made_before() {
+    block_on(interleave_pairs(Pays::Before));
 }
 
 #[test]
-fn in_pairs_paid_meanwhile() {
-    play(in_pairs(Pays::WithTheNotice));
+fn two_flows_interleaved_when_the_payment_is_made_with_the_notice() {
+    block_on(interleave_pairs(Pays::WithTheNotice));
 }
 
 #[test]
-fn in_pairs_paid_late() {
-    play(in_pairs(Pays::Late));
+fn two_flows_interleaved_when_the_payment_is_made_late() {
+    block_on(interleave_pairs(Pays::Late));
 }
 
-/// The order is cancelled, and then paid after all, between a timeout's question to the provider and the answer: it is the timeout that finds the money,
-/// and has to find a unit for it; or to send it back, if the buyer has bought again.
+/// While a timeout asks the provider, the order is cancelled and then paid late. So the timeout finds the payment:
+/// it has to revive the order, or refund the payment if the buyer has bought again.
 #[test]
-fn a_timeout_sees_to_what_was_cancelled_meanwhile_and_paid_late() {
-    play(async {
+fn a_timeout_that_finds_a_late_payment_of_a_cancelled_order_revives_or_refunds_it() {
+    block_on(async {
         for (then, wanted) in [(Event::PaysLate, Status::Paid), (Event::BuysAgain, Status::Closed)] {
             let stage = Stage::new().await;
             let alone = Scene::new(&stage, Pays::Late).await.play(&[Event::Timeout], &[])[0];
-            let mut seen_to = 0;
+            let mut found = 0;
             for first in 0..=alone {
                 let scene = Scene::new(&stage, Pays::Late).await;
                 let segments = [(0, first), (1, usize::MAX), (2, usize::MAX), (3, usize::MAX)];
                 scene.play(&[Event::Timeout, Event::Cancel, Event::PaysLate, then], &segments);
                 let order = stage.world.order(&scene.order).await.unwrap();
                 let knows = order.paid.is_some() || !order.returned.is_empty();
-                seen_to += usize::from(knows && order.status == wanted);
+                found += usize::from(knows && order.status == wanted);
                 scene.ends_well(segments).await;
             }
-            assert!(seen_to > 0, "no cut of {alone} calls let the timeout find the money, then {then:?}");
+            assert!(found > 0, "in none of {alone} interleavings did the timeout find the payment, then {then:?}");
             stage.ends_well().await;
         }
     });
 }
 
-/// Three flows, cut at places that are drawn: each pair of cuts is covered above, and this is what a third adds.
+/// Three flows with randomly drawn cuts. All pairs are covered above; this adds a third flow.
 #[test]
-fn in_triples() {
-    play(async {
+fn three_flows_interleaved_at_random() {
+    block_on(async {
         let mut seed = 1_u64;
         let mut draw = move |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! An operator's figures of the moment: true, and cheap however many look.
+//! The operator's live figures are correct, and cheap however many consoles are open.
 
 use flows::live::{Figures, Live};
 use testkit::world::World;
@@ -8,7 +8,7 @@ fn reads(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn figures_are_the_buckets_own_and_read_at_most_once_a_second() {
+async fn figures_are_summed_from_the_buckets_at_most_once_a_second() {
     let world = World::new().await;
     let offer = world.sale(50, 1).await;
     for buyer in ["ann", "bob", "cat"] {
@@ -24,7 +24,7 @@ async fn figures_are_the_buckets_own_and_read_at_most_once_a_second() {
     world.wire.forget_calls();
     let again = live.figures(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
     assert_eq!(again.items[&offer.item].held, 3);
-    assert_eq!(world.cost().0, [""; 0], "a second look within a second costs nothing");
+    assert_eq!(world.cost().0, [""; 0], "a second request within a second costs no call");
     world.pass(1);
     let later = live.figures(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
     assert_eq!(later.items[&offer.item].held, 4);
@@ -34,7 +34,7 @@ async fn figures_are_the_buckets_own_and_read_at_most_once_a_second() {
 }
 
 #[tokio::test]
-async fn orders_are_counted_by_state_now_and_then() {
+async fn orders_are_counted_by_status_at_most_every_ten_seconds() {
     let world = World::new().await;
     let offer = world.sale(50, 1).await;
     let order = world.buys(&offer, "ann").await;

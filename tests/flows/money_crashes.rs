@@ -1,5 +1,5 @@
-//! Every flow about money: run twice, stopped before and after each of its calls and run again, and with each call meeting each fault. It must
-//! end as if it had run once.
+//! Every flow about money can be interrupted: run twice, stopped before and after each call and run again, or with a
+//! transient fault at each call, it ends in the same state.
 
 use domain::ids::{Offer, OrderId};
 use domain::payment::{Arrived, Method};
@@ -8,10 +8,11 @@ use flows::refund::refund;
 use flows::settle::settle;
 use flows::start_payment::Started;
 use testkit::paying::arrived;
-use testkit::stepping::holds_everywhere;
+use testkit::stepping::survives_interruptions;
 use testkit::world::World;
 
-/// A provider's call is not tried again by itself, so whoever runs a flow does: a provider with its next notice, Lambda, a buyer.
+/// Calls to providers are not retried by the SDK, so the caller of a flow retries it: a provider with its next
+/// notice, Lambda, or a buyer.
 macro_rules! until_done {
     ($flow:expr) => {
         for round in 0..5 {
@@ -25,22 +26,22 @@ macro_rules! until_done {
 
 async fn waiting(world: &World) -> (Offer, OrderId) {
     let offer = world.sale_of(30, |item| item.points_price = Some(1_000)).await;
-    world.points("ann", 1_500).await;
-    let order = world.waiting(&offer, "ann").await;
+    world.give_points("ann", 1_500).await;
+    let order = world.unpaid_order(&offer, "ann").await;
     (offer, order)
 }
 
-/// An order with a payment open, of which the settings are read already.
+/// An order with an open payment. The provider's settings are already cached.
 async fn open(world: &World, points: i64) -> (OrderId, Started) {
     let (_, order) = waiting(world).await;
-    let started = world.starts(&order, Method::Wechat, points).await;
+    let started = world.start_payment(&order, Method::Wechat, points).await;
     (order, started)
 }
 
-/// Money that has arrived for it.
+/// The buyer's payment, as a notice reports it.
 async fn money(world: &World, started: &Started) -> Arrived {
     if world.cloud.sandbox.pay(&started.number.to_string()).await.is_err() {
-        world.pays_late(started).await;
+        world.pay_late(started).await;
     }
     let due = world.cloud.sandbox.due_notices().await.unwrap().remove(0);
     world.cloud.sandbox.delivered(due.id, true).await.unwrap();
@@ -49,20 +50,20 @@ async fn money(world: &World, started: &Started) -> Arrived {
 }
 
 #[tokio::test]
-async fn starting_a_payment() {
+async fn starting_a_payment_survives_interruptions() {
     for (method, points) in [(Method::Wechat, 0), (Method::Stripe, 400), (Method::Alipay, 0)] {
-        holds_everywhere(waiting, async |world, (_, order)| {
-            until_done!(world.asks_to_pay(order, method, points));
+        survives_interruptions(waiting, async |world, (_, order)| {
+            until_done!(world.try_start_payment(order, method, points));
         })
         .await;
     }
 }
 
 #[tokio::test]
-async fn changing_the_method() {
+async fn changing_the_method_survives_interruptions() {
     let given = async |world: &World| open(world, 400).await.0;
-    holds_everywhere(given, async |world, order| {
-        until_done!(world.asks_to_pay(order, Method::Alipay, 0));
+    survives_interruptions(given, async |world, order| {
+        until_done!(world.try_start_payment(order, Method::Alipay, 0));
         let order = world.order(order).await.unwrap();
         assert_eq!(order.attempts.len(), 2, "{order:?}");
         assert_eq!(world.points_of("ann").await, (1_500, 0));
@@ -71,10 +72,10 @@ async fn changing_the_method() {
 }
 
 #[tokio::test]
-async fn paying_with_points() {
-    holds_everywhere(waiting, async |world, (_, order)| {
-        // Asked again it is paid, and says so.
-        let _ = world.asks_to_pay(order, Method::Points, 0).await;
+async fn paying_with_points_survives_interruptions() {
+    survives_interruptions(waiting, async |world, (_, order)| {
+        // A second attempt fails because the order is already paid.
+        let _ = world.try_start_payment(order, Method::Points, 0).await;
         confirm(world, order).await;
         assert_eq!(world.points_of("ann").await, (500, 0));
     })
@@ -82,13 +83,13 @@ async fn paying_with_points() {
 }
 
 #[tokio::test]
-async fn settling() {
+async fn settling_a_payment_survives_interruptions() {
     for points in [0, 400] {
         let given = async |world: &World| {
             let (_, started) = open(world, points).await;
             money(world, &started).await
         };
-        holds_everywhere(given, async |world, arrived| {
+        survives_interruptions(given, async |world, arrived| {
             until_done!(settle(&world.store, &world.providers, arrived, world.now()));
         })
         .await;
@@ -96,10 +97,10 @@ async fn settling() {
 }
 
 #[tokio::test]
-async fn closing_at_the_provider_first() {
+async fn closing_an_order_with_an_open_payment_survives_interruptions() {
     for points in [0, 400] {
         let given = async |world: &World| open(world, points).await.0;
-        holds_everywhere(given, async |world, order| {
+        survives_interruptions(given, async |world, order| {
             until_done!(close(&world.store, &world.providers, order, Cause::Buyer, world.now()));
         })
         .await;
@@ -107,20 +108,20 @@ async fn closing_at_the_provider_first() {
 }
 
 #[tokio::test]
-async fn a_close_that_finds_the_payment_made() {
+async fn closing_an_order_that_turns_out_to_be_paid_survives_interruptions() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
         money(world, &started).await;
         order
     };
-    holds_everywhere(given, async |world, order| {
+    survives_interruptions(given, async |world, order| {
         until_done!(close(&world.store, &world.providers, order, Cause::Buyer, world.now()));
         confirm(world, order).await;
     })
     .await;
 }
 
-/// What reconcile does about a paid order whose units are not counted as sold, at once.
+/// Does what reconcile does later about a paid order whose units are not counted as sold.
 async fn confirm(world: &World, order: &OrderId) {
     let order = world.order(order).await.unwrap();
     assert_eq!(order.status, domain::order::Status::Paid);
@@ -128,28 +129,28 @@ async fn confirm(world: &World, order: &OrderId) {
 }
 
 #[tokio::test]
-async fn reviving() {
+async fn reviving_an_order_survives_interruptions() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
         close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
         money(world, &started).await
     };
-    holds_everywhere(given, async |world, arrived| {
+    survives_interruptions(given, async |world, arrived| {
         until_done!(settle(&world.store, &world.providers, arrived, world.now()));
     })
     .await;
 }
 
 #[tokio::test]
-async fn sending_money_back() {
+async fn refunding_a_late_payment_survives_interruptions() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
         close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
         let offer = world.order(&order).await.unwrap().offer();
-        world.waiting(&offer, "ann").await;
+        world.unpaid_order(&offer, "ann").await;
         money(world, &started).await
     };
-    holds_everywhere(given, async |world, arrived| {
+    survives_interruptions(given, async |world, arrived| {
         until_done!(settle(&world.store, &world.providers, arrived, world.now()));
         finish_refunds(world).await;
     })
@@ -157,7 +158,7 @@ async fn sending_money_back() {
 }
 
 #[tokio::test]
-async fn refunding() {
+async fn refunding_an_order_survives_interruptions() {
     for points in [0, 400] {
         let given = async |world: &World| {
             let (order, started) = open(world, points).await;
@@ -165,7 +166,7 @@ async fn refunding() {
             settle(&world.store, &world.providers, &arrived, world.now()).await.unwrap();
             order
         };
-        holds_everywhere(given, async |world, order| {
+        survives_interruptions(given, async |world, order| {
             until_done!(refund(&world.store, &world.providers, order, world.now()));
             finish_refunds(world).await;
         })
@@ -173,7 +174,7 @@ async fn refunding() {
     }
 }
 
-/// What reconcile does about refunds that are not done, at once.
+/// Does what reconcile does later about unfinished refunds.
 async fn finish_refunds(world: &World) {
     for _ in 0..5 {
         for entry in world.store.open_entries().await.unwrap() {

@@ -1,4 +1,4 @@
-//! A service is down: what was accepted is not lost, what was not accepted is not half done.
+//! A service is down: no accepted purchase is lost, and no refused one is half done.
 
 use domain::order::Status;
 use flows::purchase::Refusal;
@@ -7,7 +7,7 @@ use local_cloud::wire::{Fault, Loss};
 use testkit::world::World;
 
 #[tokio::test]
-async fn the_queue_is_down_during_a_purchase() {
+async fn a_purchase_is_accepted_while_the_queue_is_down_and_reconcile_sends_its_message() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     world.fault(|call| match call.service {
@@ -16,9 +16,9 @@ async fn the_queue_is_down_during_a_purchase() {
     });
     let accepted = world.press(&offer, "alice").await.unwrap();
     assert!(accepted.unsent.is_some());
-    world.mend();
+    world.clear_faults();
     world.settle_down().await;
-    assert_eq!(world.order(&accepted.order).await, None, "nobody knows of it yet");
+    assert_eq!(world.order(&accepted.order).await, None, "its message was never sent");
 
     world.pass(61);
     assert_eq!(world.reconcile().await.sent_again, 1);
@@ -28,7 +28,7 @@ async fn the_queue_is_down_during_a_purchase() {
 }
 
 #[tokio::test]
-async fn scheduler_is_down_during_order_creation() {
+async fn an_order_gets_its_schedule_with_the_next_delivery_if_the_scheduler_was_down() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -38,10 +38,10 @@ async fn scheduler_is_down_during_order_creation() {
     });
     assert_eq!(world.consume().await, 0, "the message stays in the queue");
     let order = world.order(&id).await.unwrap();
-    assert_eq!(order.status, Status::PendingPayment, "the buyer can pay all the same");
+    assert_eq!(order.status, Status::PendingPayment, "the order exists without its schedule");
 
-    // It is back before the message comes again: one order, one schedule.
-    world.mend();
+    // The scheduler works again before the message is redelivered: one order, one schedule.
+    world.clear_faults();
     world.pass(180);
     assert_eq!(world.consume().await, 1);
     assert_eq!(world.order(&id).await, Some(order));
@@ -49,7 +49,7 @@ async fn scheduler_is_down_during_order_creation() {
 }
 
 #[tokio::test]
-async fn scheduler_never_comes_back() {
+async fn reconcile_closes_an_order_whose_schedule_was_never_created() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -67,7 +67,7 @@ async fn scheduler_never_comes_back() {
 }
 
 #[tokio::test]
-async fn the_database_is_down() {
+async fn a_press_is_refused_while_the_database_is_down_and_can_be_retried() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let seckill = world.environment();
@@ -79,7 +79,7 @@ async fn the_database_is_down() {
         });
         let refused = seckill.purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
         assert!(matches!(refused, Err(Refusal::Unavailable(ref error)) if error.may_pass()), "{fault:?}: {refused:?}");
-        world.mend();
+        world.clear_faults();
     }
     assert_eq!(world.figures(&offer).await, (9, 1, 0));
     let order = seckill.purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
@@ -87,10 +87,10 @@ async fn the_database_is_down() {
     assert!(world.order(&order).await.is_some());
 }
 
-/// The hold's answer is lost for good, so the buyer is told to try again. The next try goes on with the same order, whether the
-/// hold had worked or not: one unit, one order.
+/// The answer to the hold is lost, so the press is answered UNAVAILABLE. The retry resumes the same order, whether
+/// the hold was carried out or not.
 #[tokio::test]
-async fn a_hold_without_an_answer_is_asked_again_at_the_same_bucket() {
+async fn a_hold_without_an_answer_is_retried_in_the_same_bucket() {
     for fault in [Fault::AppliedButLost(Loss::Io), Fault::NotApplied(Loss::Io)] {
         let world = World::new().await;
         let offer = world.sale(100, 1).await;
@@ -99,7 +99,7 @@ async fn a_hold_without_an_answer_is_asked_again_at_the_same_bucket() {
         let seckill = world.environment();
         let asked = world.asks(&offer, "alice", 1, Some("k"));
         assert!(matches!(seckill.purchase(&asked).await, Err(Refusal::Unavailable(_))));
-        world.mend();
+        world.clear_faults();
         let first = domain::ids::OrderId::new(asked.now, &asked.buyer_key, asked.random);
         let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
         assert_eq!(order, first);
@@ -109,15 +109,15 @@ async fn a_hold_without_an_answer_is_asked_again_at_the_same_bucket() {
 }
 
 #[tokio::test]
-async fn an_abandoned_press_is_taken_up_by_the_buyers_next_one() {
+async fn an_abandoned_attempt_is_resumed_by_the_buyers_next_press() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let stock = world.names().stock.clone();
     world.fault(move |call| if call.resource().as_deref() == Some(&stock) { Fault::ServerError } else { Fault::None });
     world.press(&offer, "alice").await.unwrap_err();
-    world.mend();
+    world.clear_faults();
     let young = world.press(&offer, "alice").await;
-    assert!(matches!(young, Err(Refusal::Duplicate(_))), "its first try may still be running");
+    assert!(matches!(young, Err(Refusal::Duplicate(_))), "the first attempt may still be running");
     world.pass(7);
     let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("new-key"))).await.unwrap().order;
     let again = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("new-key"))).await.unwrap().order;
@@ -127,9 +127,9 @@ async fn an_abandoned_press_is_taken_up_by_the_buyers_next_one() {
     assert!(world.order(&order).await.is_some());
 }
 
-/// A message is done when its order is, and not before: what could not be done is told to come again, and only that.
+/// Only messages that could not be handled are delivered again.
 #[tokio::test]
-async fn order_consumer_gives_back_what_it_could_not_do() {
+async fn order_consumer_returns_exactly_the_messages_that_it_could_not_handle() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -150,10 +150,14 @@ async fn order_consumer_gives_back_what_it_could_not_do() {
     let batch = [("good", good.to_string()), ("bad", "hello".to_owned())];
 
     world.fault(|call| if call.service == Service::Scheduler { Fault::ServerError } else { Fault::None });
-    assert_eq!(handled(&batch).await, ["good"], "no deadline, not done; the bad one is kept");
+    assert_eq!(
+        handled(&batch).await,
+        ["good"],
+        "without its schedule the good one is not done; the bad one is a dead letter"
+    );
     world.fault(|call| if call.service == Service::Sqs { Fault::ServerError } else { Fault::None });
-    assert_eq!(handled(&batch).await, ["bad"], "it could not be kept, so it stays");
-    world.mend();
+    assert_eq!(handled(&batch).await, ["bad"], "the bad one could not be moved to the dead letters");
+    world.clear_faults();
     assert_eq!(handled(&batch).await, [""; 0]);
     assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
     let kept = world.names().dead_letter_url.clone().unwrap();

@@ -1,4 +1,4 @@
-//! Paying, refunding and closing, one thing at a time: what each comes to, and what providers in trouble do to it.
+//! Paying, refunding and closing, with every provider, and with providers that fail.
 
 use domain::ids::OrderId;
 use domain::order::{Reason, Status};
@@ -29,23 +29,23 @@ fn kind(method: Method) -> Kind {
 }
 
 #[tokio::test]
-async fn bought_paid_refunded_and_bought_again_with_every_provider() {
+async fn an_order_can_be_paid_refunded_and_bought_again_with_every_provider() {
     for method in PROVIDERS {
         let world = World::new().await;
         let offer = world.sale(5, 1).await;
-        let order = world.waiting(&offer, "ann").await;
-        let started = world.starts(&order, method, 0).await;
+        let order = world.unpaid_order(&offer, "ann").await;
+        let started = world.start_payment(&order, method, 0).await;
         assert_eq!((started.amount, started.points, started.paid), (69_900, 0, false));
         assert!(started.link.pay_url.is_some() || started.link.qr_code.is_some(), "{method}");
-        world.pays(&started).await;
-        assert_eq!(status(&world, &order).await, Status::PendingPayment, "the notice is not there yet");
-        assert!(world.notices().await > 0);
+        world.pay(&started).await;
+        assert_eq!(status(&world, &order).await, Status::PendingPayment, "the notice is not delivered yet");
+        assert!(world.deliver_notices().await > 0);
         assert_eq!(status(&world, &order).await, Status::Paid, "{method}");
         assert_eq!(world.figures(&offer).await, (4, 0, 1));
 
         let first = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
         assert!(matches!(first, Refund::Done(_) | Refund::UnderWay(_)), "{method}: {first:?}");
-        world.quiet_down().await;
+        world.settle_fully().await;
         assert_eq!(status(&world, &order).await, Status::Refunded, "{method}");
         assert_eq!(world.figures(&offer).await, (5, 0, 0));
         world.stream().await;
@@ -53,86 +53,86 @@ async fn bought_paid_refunded_and_bought_again_with_every_provider() {
         for kind in ["STOCK#DEDUCT", "STOCK#CONFIRM", "STOCK#REFUND"] {
             assert!(log.iter().any(|entry| entry == kind), "{log:?}");
         }
-        world.books_agree(&offer, std::slice::from_ref(&order)).await.unwrap();
+        world.records_agree(&offer, std::slice::from_ref(&order)).await.unwrap();
 
-        let again = world.waiting(&offer, "ann").await;
+        let again = world.unpaid_order(&offer, "ann").await;
         assert_ne!(again, order);
         assert_eq!(status(&world, &again).await, Status::PendingPayment);
     }
 }
 
 #[tokio::test]
-async fn asked_twice_is_the_same_payment() {
+async fn a_repeated_request_returns_the_same_payment() {
     for method in PROVIDERS {
         let world = World::new().await;
         let offer = world.sale(5, 1).await;
-        let order = world.waiting(&offer, "ann").await;
-        let first = world.starts(&order, method, 0).await;
+        let order = world.unpaid_order(&offer, "ann").await;
+        let first = world.start_payment(&order, method, 0).await;
         world.pass(60);
-        let second = world.starts(&order, method, 0).await;
+        let second = world.start_payment(&order, method, 0).await;
         assert_eq!(first, second, "{method}");
     }
 }
 
 #[tokio::test]
-async fn another_method_closes_the_first_and_one_can_come_back_to_it() {
+async fn changing_the_method_closes_the_open_payment_and_the_first_method_can_be_used_again() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
-    let wechat = world.starts(&order, Method::Wechat, 0).await;
-    let stripe = world.starts(&order, Method::Stripe, 0).await;
+    let order = world.unpaid_order(&offer, "ann").await;
+    let wechat = world.start_payment(&order, Method::Wechat, 0).await;
+    let stripe = world.start_payment(&order, Method::Stripe, 0).await;
     assert_ne!(wechat.number, stripe.number);
     assert!(world.cloud.sandbox.pay(&wechat.number.to_string()).await.is_err(), "it is closed");
-    let back = world.starts(&order, Method::Wechat, 0).await;
+    let back = world.start_payment(&order, Method::Wechat, 0).await;
     assert!(back.number != wechat.number && back.number != stripe.number);
-    world.pays(&back).await;
-    world.notices().await;
+    world.pay(&back).await;
+    world.deliver_notices().await;
     assert_eq!(status(&world, &order).await, Status::Paid);
-    world.quiet_down().await;
-    world.books_agree(&offer, &[order]).await.unwrap();
+    world.settle_fully().await;
+    world.records_agree(&offer, &[order]).await.unwrap();
 }
 
 #[tokio::test]
-async fn wechat_v2_is_not_closed_before_five_minutes() {
+async fn a_payment_at_wechat_v2_cannot_be_closed_within_five_minutes() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
-    let v2 = world.starts(&order, Method::WechatV2, 0).await;
-    let refused = world.asks_to_pay(&order, Method::Alipay, 0).await.unwrap_err();
+    let order = world.unpaid_order(&offer, "ann").await;
+    let v2 = world.start_payment(&order, Method::WechatV2, 0).await;
+    let refused = world.try_start_payment(&order, Method::Alipay, 0).await.unwrap_err();
     assert!(matches!(refused, NotStarted::OtherOpenUntil(_)), "{refused:?}");
     let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
     assert!(matches!(closing, CloseOutcome::NotBefore(..)), "{closing:?}");
-    assert_eq!(world.starts(&order, Method::WechatV2, 0).await, v2, "it can still be paid");
+    assert_eq!(world.start_payment(&order, Method::WechatV2, 0).await, v2, "it can still be paid");
     world.pass(301);
     let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
     assert!(matches!(closing, CloseOutcome::Closed(_)), "{closing:?}");
 }
 
 #[tokio::test]
-async fn nobody_pays_before_there_is_an_order_or_after_its_deadline_or_twice() {
+async fn an_order_cannot_be_paid_before_it_exists_after_its_deadline_or_twice() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
     let queued = world.buys(&offer, "bob").await;
-    assert!(matches!(world.asks_to_pay(&queued, Method::Alipay, 0).await, Err(NotStarted::UnknownOrder)));
+    assert!(matches!(world.try_start_payment(&queued, Method::Alipay, 0).await, Err(NotStarted::UnknownOrder)));
     world.consume().await;
-    let started = world.starts(&queued, Method::Alipay, 0).await;
-    world.pays(&started).await;
-    world.notices().await;
-    let again = world.asks_to_pay(&queued, Method::Wechat, 0).await;
+    let started = world.start_payment(&queued, Method::Alipay, 0).await;
+    world.pay(&started).await;
+    world.deliver_notices().await;
+    let again = world.try_start_payment(&queued, Method::Wechat, 0).await;
     assert!(matches!(again, Err(NotStarted::WrongStatus(Status::Paid))), "{again:?}");
-    let order = world.waiting(&offer, "ann").await;
+    let order = world.unpaid_order(&offer, "ann").await;
     world.pass(900);
-    assert!(matches!(world.asks_to_pay(&order, Method::Alipay, 0).await, Err(NotStarted::TooLate)));
+    assert!(matches!(world.try_start_payment(&order, Method::Alipay, 0).await, Err(NotStarted::TooLate)));
 }
 
 #[tokio::test]
-async fn a_timeout_closes_at_the_provider_first() {
+async fn a_timeout_closes_the_payment_at_the_provider() {
     for method in PROVIDERS {
         let world = World::new().await;
         let offer = world.sale(5, 1).await;
-        let order = world.waiting(&offer, "ann").await;
-        let started = world.starts(&order, method, 0).await;
-        world.opens(&started).await;
+        let order = world.unpaid_order(&offer, "ann").await;
+        let started = world.start_payment(&order, method, 0).await;
+        world.open_link(&started).await;
         world.pass(901);
         assert_eq!(world.deadlines().await, 1);
         let closed = world.order(&order).await.unwrap();
@@ -146,14 +146,14 @@ async fn a_timeout_closes_at_the_provider_first() {
 }
 
 #[tokio::test]
-async fn a_payment_that_the_deadline_finds_made_settles_the_order() {
+async fn a_close_that_finds_the_payment_made_settles_the_order() {
     for method in PROVIDERS {
         for cause in [Cause::Deadline, Cause::Buyer] {
             let world = World::new().await;
             let offer = world.sale(5, 1).await;
-            let order = world.waiting(&offer, "ann").await;
-            let started = world.starts(&order, method, 0).await;
-            world.pays(&started).await;
+            let order = world.unpaid_order(&offer, "ann").await;
+            let started = world.start_payment(&order, method, 0).await;
+            world.pay(&started).await;
             // The notice is lost.
             world.pass(899);
             let at = world.order(&order).await.unwrap().pay_by;
@@ -166,42 +166,42 @@ async fn a_payment_that_the_deadline_finds_made_settles_the_order() {
 }
 
 #[tokio::test]
-async fn a_late_payment_revives_the_order_if_there_is_a_unit() {
+async fn a_late_payment_revives_the_order_if_a_unit_is_free() {
     for method in PROVIDERS {
         let world = World::new().await;
         let offer = world.sale(2, 1).await;
-        let order = world.waiting(&offer, "ann").await;
-        let started = world.starts(&order, method, 0).await;
-        world.opens(&started).await;
+        let order = world.unpaid_order(&offer, "ann").await;
+        let started = world.start_payment(&order, method, 0).await;
+        world.open_link(&started).await;
         world.pass(901);
         world.settle_down().await;
         assert_eq!(status(&world, &order).await, Status::Closed);
-        world.pays_late(&started).await;
-        world.notices().await;
+        world.pay_late(&started).await;
+        world.deliver_notices().await;
         let revived = world.order(&order).await.unwrap();
         assert_eq!((revived.status, revived.reason), (Status::Paid, None), "{method}");
         assert_eq!(world.figures(&offer).await, (1, 0, 1));
-        world.quiet_down().await;
-        world.books_agree(&offer, std::slice::from_ref(&order)).await.unwrap();
+        world.settle_fully().await;
+        world.records_agree(&offer, std::slice::from_ref(&order)).await.unwrap();
         assert!(entries(&world, &order).await.contains(&"STOCK#REVIVE".to_owned()));
-        // It is the buyer's one live order again.
+        // It is the buyer's live order again.
         let again = world.press(&offer, "ann").await;
         assert!(matches!(&again, Err(Refusal::Duplicate(first)) if *first == order), "{method}: {again:?}");
     }
 }
 
 #[tokio::test]
-async fn a_late_payment_goes_back_if_there_is_no_unit_or_the_buyer_has_bought_again() {
+async fn a_late_payment_is_refunded_if_no_unit_is_free_or_the_buyer_has_bought_again() {
     for by_another in [true, false] {
         let world = World::new().await;
         let offer = world.sale(if by_another { 1 } else { 5 }, 1).await;
-        let order = world.waiting(&offer, "ann").await;
-        let started = world.starts(&order, Method::Wechat, 0).await;
+        let order = world.unpaid_order(&offer, "ann").await;
+        let started = world.start_payment(&order, Method::Wechat, 0).await;
         close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
         world.stream().await;
-        let other = world.waiting(&offer, if by_another { "bob" } else { "ann" }).await;
-        world.pays_late(&started).await;
-        world.notices().await;
+        let other = world.unpaid_order(&offer, if by_another { "bob" } else { "ann" }).await;
+        world.pay_late(&started).await;
+        world.deliver_notices().await;
         assert_eq!(status(&world, &order).await, Status::Closed);
         assert_eq!(status(&world, &other).await, Status::PendingPayment);
         let money = world.cloud.sandbox.money().await.unwrap();
@@ -213,44 +213,44 @@ async fn a_late_payment_goes_back_if_there_is_no_unit_or_the_buyer_has_bought_ag
 }
 
 #[tokio::test]
-async fn a_second_payment_goes_back() {
+async fn a_second_payment_is_refunded() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
-    let alipay = world.starts(&order, Method::Alipay, 0).await;
-    world.opens(&alipay).await;
-    let stripe = world.starts(&order, Method::Stripe, 0).await;
-    world.pays(&stripe).await;
-    world.pays_late(&alipay).await;
-    world.notices().await;
+    let order = world.unpaid_order(&offer, "ann").await;
+    let alipay = world.start_payment(&order, Method::Alipay, 0).await;
+    world.open_link(&alipay).await;
+    let stripe = world.start_payment(&order, Method::Stripe, 0).await;
+    world.pay(&stripe).await;
+    world.pay_late(&alipay).await;
+    world.deliver_notices().await;
     assert_eq!(status(&world, &order).await, Status::Paid);
-    world.quiet_down().await;
+    world.settle_fully().await;
     let refunds = world.cloud.sandbox.money().await.unwrap().into_iter().filter(|entry| entry.refund.is_some()).count();
     assert_eq!(refunds, 1);
-    world.books_agree(&offer, &[order]).await.unwrap();
+    world.records_agree(&offer, &[order]).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_payment_that_failed_closes_its_order_and_not_one_with_another_payment_open() {
+async fn a_failed_payment_closes_its_order_unless_another_payment_is_open() {
     for method in [Method::WechatV2, Method::Stripe] {
         let world = World::new().await;
         let offer = world.sale(5, 1).await;
-        let order = world.waiting(&offer, "ann").await;
-        let started = world.starts(&order, method, 0).await;
+        let order = world.unpaid_order(&offer, "ann").await;
+        let started = world.start_payment(&order, method, 0).await;
         world.pass(301);
         world.cloud.sandbox.fail(&started.number.to_string()).await.unwrap();
         let failure = world.cloud.sandbox.due_notices().await.unwrap().remove(0);
         if method == Method::Stripe {
-            // The buyer has changed to another method before the news came.
-            let other = world.waiting(&offer, "bob").await;
-            let failed = world.starts(&other, method, 0).await;
-            let open = world.starts(&other, Method::Wechat, 0).await;
+            // The buyer has changed the method before the failure is reported.
+            let other = world.unpaid_order(&offer, "bob").await;
+            let failed = world.start_payment(&other, method, 0).await;
+            let open = world.start_payment(&other, Method::Wechat, 0).await;
             let cause = Cause::PaymentFailed { attempt: failed.number.attempt() };
             let closing = close(&world.store, &world.providers, &other, cause, world.now()).await.unwrap();
             assert!(matches!(closing, CloseOutcome::NotDue(_)), "{closing:?}");
-            assert_eq!(world.starts(&other, Method::Wechat, 0).await, open);
+            assert_eq!(world.start_payment(&other, Method::Wechat, 0).await, open);
         }
-        assert!(world.take(&failure).await);
+        assert!(world.deliver_notice(&failure).await);
         let closed = world.order(&order).await.unwrap();
         assert_eq!((closed.status, closed.reason), (Status::Closed, Some(Reason::PaymentFailed)), "{method}");
         assert!(world.press(&offer, "ann").await.is_ok(), "the buyer may buy again");
@@ -258,12 +258,12 @@ async fn a_payment_that_failed_closes_its_order_and_not_one_with_another_payment
 }
 
 #[tokio::test]
-async fn money_that_is_not_what_was_asked_for_changes_nothing() {
+async fn a_payment_with_a_wrong_amount_currency_method_or_attempt_changes_nothing() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
-    let started = world.starts(&order, Method::Wechat, 0).await;
-    world.pays(&started).await;
+    let order = world.unpaid_order(&offer, "ann").await;
+    let started = world.start_payment(&order, Method::Wechat, 0).await;
+    world.pay(&started).await;
     let due = world.cloud.sandbox.due_notices().await.unwrap().remove(0);
     let provider = world.providers.get(due.kind, world.now()).await.unwrap();
     let good = arrived(&provider.notice(&due.call.headers, &due.call.body, world.now()).unwrap());
@@ -286,15 +286,15 @@ async fn money_that_is_not_what_was_asked_for_changes_nothing() {
 }
 
 #[tokio::test]
-async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
+async fn an_order_keeps_its_units_while_its_provider_fails() {
     for mood in [Mood::Down, Mood::Rubbish, Mood::WrongSignature] {
         for method in PROVIDERS {
             let world = World::new().await;
             let offer = world.sale(5, 1).await;
-            let order = world.waiting(&offer, "ann").await;
+            let order = world.unpaid_order(&offer, "ann").await;
             world.cloud.sandbox.set_mood(kind(method), mood, None);
-            let refused = world.asks_to_pay(&order, method, 0).await;
-            // Alipay's page is a signed link: nobody is asked.
+            let refused = world.try_start_payment(&order, method, 0).await;
+            // Alipay's page is a signed link, so no call is made.
             if method != Method::Alipay || refused.is_err() {
                 assert!(
                     matches!(refused, Err(NotStarted::FlowError(FlowError::Provider { .. }))),
@@ -302,8 +302,8 @@ async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
                 );
             }
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
-            let started = world.starts(&order, method, 0).await;
-            world.opens(&started).await;
+            let started = world.start_payment(&order, method, 0).await;
+            world.open_link(&started).await;
 
             world.pass(901);
             world.cloud.sandbox.set_mood(kind(method), mood, None);
@@ -322,36 +322,36 @@ async fn while_a_provider_is_in_trouble_nothing_is_given_away() {
 }
 
 #[tokio::test]
-async fn a_refund_that_the_provider_does_not_take_is_asked_for_again() {
+async fn a_refund_that_fails_at_the_provider_is_retried() {
     for mood in [Mood::Down, Mood::Rubbish, Mood::WrongSignature] {
         for method in PROVIDERS {
             let world = World::new().await;
             let offer = world.sale(5, 1).await;
-            let order = world.waiting(&offer, "ann").await;
-            let started = world.starts(&order, method, 0).await;
-            world.pays(&started).await;
-            world.notices().await;
+            let order = world.unpaid_order(&offer, "ann").await;
+            let started = world.start_payment(&order, method, 0).await;
+            world.pay(&started).await;
+            world.deliver_notices().await;
             world.cloud.sandbox.set_mood(kind(method), mood, None);
             let asked = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
             assert!(matches!(asked, Refund::UnderWay(_)), "{mood:?} {method}: {asked:?}");
-            assert_eq!(world.figures(&offer).await, (4, 0, 1), "sold until the money is back");
+            assert_eq!(world.figures(&offer).await, (4, 0, 1), "the unit stays sold until the money is refunded");
             world.pass(60);
             world.reconcile().await;
             let open = world.store.open_entries().await.unwrap();
             assert!(matches!(&open[..], [OpenEntry::Refund(entry)] if entry.tries == 2), "{open:?}");
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
-            world.quiet_down().await;
+            world.settle_fully().await;
             assert_eq!(status(&world, &order).await, Status::Refunded, "{mood:?} {method}");
-            world.books_agree(&offer, &[order]).await.unwrap();
+            world.records_agree(&offer, &[order]).await.unwrap();
         }
     }
 }
 
 #[tokio::test]
-async fn only_a_paid_order_is_refunded() {
+async fn only_a_paid_order_can_be_refunded() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
+    let order = world.unpaid_order(&offer, "ann").await;
     let refused = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
     assert!(matches!(refused, Refund::Refused(_)));
     close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
@@ -362,21 +362,21 @@ async fn only_a_paid_order_is_refunded() {
 }
 
 #[tokio::test]
-async fn a_provider_that_does_not_answer_keeps_no_other_order_waiting() {
+async fn reconcile_stops_asking_a_provider_that_does_not_answer_and_closes_other_orders() {
     let world = World::new().await;
     let offer = world.sale(60, 1).await;
     for buyer in 0..40 {
-        let order = world.waiting(&offer, &format!("buyer {buyer}")).await;
-        world.starts(&order, Method::Wechat, 0).await;
+        let order = world.unpaid_order(&offer, &format!("buyer {buyer}")).await;
+        world.start_payment(&order, Method::Wechat, 0).await;
     }
-    let other = world.waiting(&offer, "ann").await;
-    // The deadlines' schedules are lost.
+    let other = world.unpaid_order(&offer, "ann").await;
+    // The schedules of the deadlines are lost.
     world.pass(1_000);
     world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Down, None);
     world.wire.forget_calls();
     let report = world.reconcile().await;
     let asked = world.wire.calls().iter().filter(|call| call.operation == "Close").count();
-    assert!((16..32).contains(&asked), "{asked} of 40 are asked for, then it is left alone");
+    assert!((16..32).contains(&asked), "the provider was asked about {asked} of 40 orders");
     assert_eq!((report.errors.len(), report.closed), (asked + 1, 1), "{report:?}: one line for those left out");
     assert_eq!(status(&world, &other).await, Status::Closed);
     world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Well, None);
@@ -385,20 +385,20 @@ async fn a_provider_that_does_not_answer_keeps_no_other_order_waiting() {
 }
 
 #[tokio::test]
-async fn what_the_provider_calls_paid_is_not_closed_because_it_cannot_be_found() {
+async fn an_order_that_the_provider_calls_paid_is_not_closed_while_its_query_fails() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
-    let started = world.starts(&order, Method::Wechat, 0).await;
-    world.pays(&started).await;
-    // The provider's query does not answer, its close says that it was paid.
+    let order = world.unpaid_order(&offer, "ann").await;
+    let started = world.start_payment(&order, Method::Wechat, 0).await;
+    world.pay(&started).await;
+    // The provider's query fails, and its close answers that the payment was made.
     world.fault(|call| match call.operation.as_str() {
         "Query" if call.service == local_cloud::engine::Service::Outside => Fault::ServerError,
         _ => Fault::None,
     });
     assert!(close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.is_err());
     assert_eq!(status(&world, &order).await, Status::PendingPayment);
-    world.mend();
+    world.clear_faults();
     let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
     assert!(matches!(closing, CloseOutcome::Paid(_)), "{closing:?}");
 }

@@ -1,4 +1,5 @@
-//! Orders pushed to their buyers, through the deployed handler, with WebSockets that are there, gone or out of order.
+//! The push handler: changes of orders are sent to their buyers' WebSockets, also if some connections are gone or
+//! fail.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use testkit::stepping::stopped;
 use testkit::world::{SALT, World};
 
-/// API Gateway's side: what each connection was sent, and how it answers (200 unless it says otherwise).
+/// API Gateway's side: what was sent to each connection, and the status that it answers (200 by default).
 #[derive(Clone, Debug)]
 struct Gateway {
     wire: Wire,
@@ -62,7 +63,7 @@ impl Pushing {
         Self { world, gateway, app }
     }
 
-    /// What the orders' stream has, as Lambda brings it.
+    /// All records of the orders' stream, as a Lambda event.
     async fn changes(&self) -> Value {
         let table = &self.world.names().orders;
         let records = self.world.cloud.dynamodb.stream_records(table, None, 1_000).await.unwrap();
@@ -85,7 +86,7 @@ impl Pushing {
         self.gateway.answers.lock().unwrap().insert(connection.to_owned(), status);
     }
 
-    /// An order of ann's that was placed and cancelled, as two records.
+    /// Ann's order is placed and cancelled, which makes two stream records.
     async fn placed_and_cancelled(&self) -> OrderId {
         let offer = self.world.sale(5, 1).await;
         let order = self.world.buys(&offer, "ann").await;
@@ -101,7 +102,7 @@ fn key(name: &str) -> BuyerKey {
 }
 
 #[tokio::test]
-async fn every_change_goes_to_every_window_of_its_buyer_and_to_nobody_else() {
+async fn every_change_is_sent_to_all_connections_of_its_buyer_and_to_no_others() {
     let pushing = Pushing::new().await;
     let store = &pushing.world.store;
     for (buyer, connection) in [("ann", "a1="), ("ann", "a2="), ("bob", "b1=")] {
@@ -110,21 +111,21 @@ async fn every_change_goes_to_every_window_of_its_buyer_and_to_nobody_else() {
     pushing.placed_and_cancelled().await;
     let answer = pushing.handle(pushing.changes().await).await;
     assert_eq!(answer["batchItemFailures"], json!([]));
-    let told = pushing.sent_to("a1=");
-    let statuses: Vec<&str> = told.iter().map(|(status, _)| status.as_str()).collect();
+    let sent = pushing.sent_to("a1=");
+    let statuses: Vec<&str> = sent.iter().map(|(status, _)| status.as_str()).collect();
     assert_eq!(statuses, ["PENDING_PAYMENT", "CLOSED"]);
-    assert_eq!(pushing.sent_to("a2="), told);
+    assert_eq!(pushing.sent_to("a2="), sent);
     assert_eq!(pushing.sent_to("b1="), []);
 
-    // Delivered twice it is told twice; a client tells by the version that nothing is new.
+    // A duplicate delivery is sent twice; a client sees from the version that nothing is new.
     pushing.handle(pushing.changes().await).await;
     let again = pushing.sent_to("a1=");
-    assert_eq!(again[2..], told[..]);
-    assert!(told[0].1 < told[1].1);
+    assert_eq!(again[2..], sent[..]);
+    assert!(sent[0].1 < sent[1].1);
 }
 
 #[tokio::test]
-async fn a_connection_that_is_gone_is_forgotten_and_keeps_nothing_from_the_others() {
+async fn a_connection_that_is_gone_is_removed_and_does_not_affect_the_others() {
     let pushing = Pushing::new().await;
     let store = &pushing.world.store;
     for connection in ["a1=", "a2="] {
@@ -134,14 +135,14 @@ async fn a_connection_that_is_gone_is_forgotten_and_keeps_nothing_from_the_other
     pushing.answers("a1=", 410);
     pushing.placed_and_cancelled().await;
     let answer = pushing.handle(pushing.changes().await).await;
-    assert_eq!(answer["batchItemFailures"], json!([]), "a window that was closed is no failure");
+    assert_eq!(answer["batchItemFailures"], json!([]), "a closed connection is not a failure");
     assert_eq!(pushing.sent_to("a2=").len(), 2);
     assert_eq!(store.connections_of(&key("ann")).await.unwrap(), ["a2="]);
 }
 
-/// It is noted before it is open, and looks gone until then: forgotten now, it would never be told anything.
+/// A connection is recorded before it is open, and looks gone until then.
 #[tokio::test]
-async fn a_connection_that_is_not_open_yet_is_not_forgotten() {
+async fn a_connection_that_is_not_open_yet_is_not_removed() {
     let pushing = Pushing::new().await;
     let store = &pushing.world.store;
     pushing.placed_and_cancelled().await;
@@ -156,7 +157,7 @@ async fn a_connection_that_is_not_open_yet_is_not_forgotten() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_told_comes_again_from_there_on() {
+async fn a_failed_push_is_retried_from_the_failed_record_on() {
     let pushing = Pushing::new().await;
     let store = &pushing.world.store;
     store.open_connection(&key("ann"), "a1=", pushing.world.now()).await.unwrap();
@@ -172,7 +173,7 @@ async fn what_could_not_be_told_comes_again_from_there_on() {
 }
 
 #[tokio::test]
-async fn a_ticket_is_good_for_a_minute_and_once() {
+async fn a_ticket_is_valid_once_and_for_a_minute() {
     let pushing = Pushing::new().await;
     let world = &pushing.world;
     let asked = |ticket: &Ticket| {
@@ -187,33 +188,33 @@ async fn a_ticket_is_good_for_a_minute_and_once() {
     world.store.put_ticket(&old, &key("ann"), until(world)).await.unwrap();
     let allowed = pushing.handle(asked(&ticket)).await;
     assert_eq!((effect(&allowed).as_str(), &allowed["principalId"]), ("Allow", &json!(key("ann"))));
-    assert_eq!(effect(&pushing.handle(asked(&ticket)).await), "Deny", "it is used up");
+    assert_eq!(effect(&pushing.handle(asked(&ticket)).await), "Deny", "it was used before");
     world.pass(60);
-    assert_eq!(effect(&pushing.handle(asked(&old)).await), "Deny", "it is too old");
+    assert_eq!(effect(&pushing.handle(asked(&old)).await), "Deny", "it has expired");
 }
 
-/// The same as `GET /orders` shows: what a press left that died before it held anything will be no order.
+/// As in `GET /orders`: a press that crashed before its hold will never become an order.
 #[tokio::test]
-async fn a_press_that_died_is_not_shown_as_accepted() {
+async fn a_crashed_press_is_not_sent_as_accepted() {
     let pushing = Pushing::new().await;
     let world = &pushing.world;
     let offer = world.sale(5, 1).await;
     let (seckill, press) = (world.environment(), world.asks(&offer, "ann", 1, None));
-    assert!(stopped(world, 4, Fault::Stops, seckill.purchase(&press)).await, "claimed, and not held");
-    world.mend();
+    assert!(stopped(world, 4, Fault::Stops, seckill.purchase(&press)).await, "it ended before the hold");
+    world.clear_faults();
     let mut says: Value = serde_json::from_str(include_str!("../events/push-connect.json")).unwrap();
     says["requestContext"]["authorizer"] = json!({ "principalId": key("ann") });
     says["requestContext"]["eventType"] = "MESSAGE".into();
     let connection = says["requestContext"]["connectionId"].as_str().unwrap().to_owned();
     pushing.handle(says.clone()).await;
-    assert_eq!(pushing.sent_to(&connection).len(), 1, "it may be about to hold");
+    assert_eq!(pushing.sent_to(&connection).len(), 1, "the press may still be running");
     world.pass(60);
     pushing.handle(says).await;
-    assert_eq!(pushing.sent_to(&connection).len(), 1, "it never will");
+    assert_eq!(pushing.sent_to(&connection).len(), 1, "an old claim without units is not sent");
 }
 
 #[tokio::test]
-async fn without_the_authorizers_word_nobody_is_connected() {
+async fn a_connection_without_an_authorized_principal_is_refused() {
     let pushing = Pushing::new().await;
     let mut event: Value = serde_json::from_str(include_str!("../events/push-connect.json")).unwrap();
     event["requestContext"].as_object_mut().unwrap().remove("authorizer");

@@ -1,4 +1,4 @@
-//! Two things at the same moment, on real threads, many times over.
+//! Pairs of concurrent operations on real threads, repeated many times.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use testkit::world::{World, far, form};
 const ROUNDS: usize = 25;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancel_against_timeout() {
+async fn a_cancel_and_a_timeout_at_once_close_the_order_once() {
     let world = Arc::new(World::new().await);
     let offer = world.sale(1, 1).await;
     for round in 0..ROUNDS {
         world.pass(1);
         let id = world.buys(&offer, &format!("buyer {round}")).await;
         world.consume().await;
-        // As if the deadline had come: the condition on it is tested elsewhere.
+        // Both run at a time after the deadline.
         let closing = |cause| {
             let (world, id) = (world.clone(), id.clone());
             let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
@@ -26,14 +26,14 @@ async fn cancel_against_timeout() {
         let (one, other) = tokio::join!(closing(Cause::Buyer), closing(Cause::Deadline));
         let closed =
             [one.unwrap(), other.unwrap()].into_iter().filter(|closing| matches!(closing, CloseOutcome::Closed(_)));
-        assert_eq!(closed.count(), 1, "one of the two closes it, the other finds it closed");
-        assert_eq!(world.figures(&offer).await, (1, 0, 0), "the unit is back once");
+        assert_eq!(closed.count(), 1, "exactly one of the two closes the order");
+        assert_eq!(world.figures(&offer).await, (1, 0, 0), "the unit is returned once");
         world.stream().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn timeout_against_a_second_press() {
+async fn a_timeout_and_a_press_at_once_leave_at_most_one_live_order() {
     let world = Arc::new(World::new().await);
     let offer = world.sale(2, 1).await;
     for _ in 0..ROUNDS {
@@ -71,7 +71,7 @@ async fn timeout_against_a_second_press() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restock_against_sold_out() {
+async fn every_unit_of_a_restock_during_presses_is_sold() {
     let world = Arc::new(World::new().await);
     let offer = world.sale(1, 1).await;
     let seckill = Arc::new(world.environment());
@@ -97,18 +97,17 @@ async fn restock_against_sold_out() {
             }
         }
         world.pass(1);
-        // Whatever the race gave: the restocked unit can be bought now, if nobody has it yet.
+        // If no press of the race got the restocked unit, this one does.
         world.stream().await;
         let asked = world.asks(&offer, &format!("{round} late"), 1, None);
         bought += u32::from(seckill.purchase(&asked).await.is_ok());
         let (free, held, _) = world.figures(&offer).await;
-        assert_eq!((free, held), (0, bought), "round {round}: every unit that came was sold");
+        assert_eq!((free, held), (0, bought), "round {round}: not every restocked unit was sold");
     }
 }
 
-/// The same key, sent by an impatient client many times at once: one order, one unit, one answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_key_many_times_at_once() {
+async fn eight_requests_with_one_key_at_once_get_one_order() {
     for stock in [1, 100] {
         let world = Arc::new(World::new().await);
         let offer = world.sale(stock, 1).await;
@@ -125,9 +124,9 @@ async fn one_key_many_times_at_once() {
                 orders.push(press.await.unwrap());
             }
             orders.dedup();
-            assert_eq!(orders.len(), 1, "one answer");
+            assert_eq!(orders.len(), 1, "the answers differ");
             world.settle_down().await;
-            assert_eq!(world.figures(&offer).await.1, 1, "one unit");
+            assert_eq!(world.figures(&offer).await.1, 1, "exactly one unit must be held");
             let order = world.order(&orders[0]).await.unwrap();
             assert_eq!(order.status, Status::PendingPayment);
             close(&world.store, &world.providers, &order.id, Cause::Buyer, world.now()).await.unwrap();
@@ -137,10 +136,10 @@ async fn one_key_many_times_at_once() {
     }
 }
 
-/// No request withdraws a claim that another was accepted with. Should a claim be gone all the same when its message
-/// comes, the order is not passed over: it is known as failed, its unit is on sale again, and the buyer may buy again.
+/// No request withdraws the claim of an accepted purchase. If a claim is missing all the same when its message
+/// arrives, the order is recorded as FAILED, its unit is released, and the buyer may buy again.
 #[tokio::test]
-async fn a_message_whose_claim_is_gone_fails_visibly() {
+async fn a_message_without_a_claim_creates_a_failed_order() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let asked = world.asks(&offer, "alice", 1, Some("k"));
@@ -155,9 +154,9 @@ async fn a_message_whose_claim_is_gone_fails_visibly() {
     world.buys(&offer, "alice").await;
 }
 
-/// One operator edits a draft while another one preheats it: whoever is first, what lies in the buckets is what the sale says.
+/// One operator edits a draft while another preheats it. Whichever is first, the buckets match the sale.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn edit_against_preheat() {
+async fn an_edit_and_a_preheat_at_once_leave_buckets_that_match_the_sale() {
     let world = Arc::new(World::new().await);
     for round in 0..2 * ROUNDS {
         let sale: domain::ids::SaleId = format!("sale-{round}").parse().unwrap();

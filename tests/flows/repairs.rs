@@ -1,4 +1,4 @@
-//! Reconcile changes nothing on a healthy sale, and repairs each planted damage.
+//! Reconcile changes nothing in a healthy sale, and repairs each kind of damage.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ use flows::audit::{OrderCounts, orders_page};
 use flows::close::{Cause, close};
 use testkit::world::{World, far};
 
-use crate::door::payment_secret;
+use crate::handlers::payment_secret;
 
-/// A sale with an order in each state of its life that there can be.
-async fn lively(world: &World) -> domain::ids::Offer {
+/// A sale with ten pending orders and a cancelled one.
+async fn healthy_sale(world: &World) -> domain::ids::Offer {
     let offer = world.sale(60, 1).await;
     for n in 0..10 {
         world.buys(&offer, &format!("pending {n}")).await;
@@ -26,9 +26,9 @@ async fn lively(world: &World) -> domain::ids::Offer {
 }
 
 #[tokio::test]
-async fn a_healthy_sale_is_left_alone() {
+async fn reconcile_changes_nothing_in_a_healthy_sale() {
     let world = World::new().await;
-    lively(&world).await;
+    healthy_sale(&world).await;
     world.buys(&domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() }, "young").await;
     for seconds in [0, 30, 29] {
         world.pass(seconds);
@@ -39,16 +39,16 @@ async fn a_healthy_sale_is_left_alone() {
     }
     world.pass(62);
     world.settle_down().await;
-    assert_eq!(world.reconcile().await.holders, 11, "it did look");
+    assert_eq!(world.reconcile().await.holders, 11, "all holders were inspected");
 }
 
-/// Damages a sale, lets reconcile run, and checks that it did one thing and that a second run finds nothing.
+/// Damages a sale, runs reconcile, and checks that a second run finds nothing. Returns the report of the first run.
 async fn repaired(
     damage: impl AsyncFn(&World, &domain::ids::Offer),
     seconds: u64,
 ) -> (World, flows::reconcile::Report) {
     let world = World::new().await;
-    let offer = lively(&world).await;
+    let offer = healthy_sale(&world).await;
     damage(&world, &offer).await;
     world.pass(seconds);
     let report = world.reconcile().await;
@@ -66,8 +66,8 @@ fn ghost(world: &World, offer: &domain::ids::Offer, buyer: &str) -> OrderId {
 }
 
 #[tokio::test]
-async fn stock_held_by_nobody_is_returned_and_recorded() {
-    // The claim was withdrawn: reconcile knows the buyer from the claims row, which is still there.
+async fn units_that_are_held_without_a_claim_are_released_and_recorded() {
+    // The claim was dropped. Reconcile knows the buyer's name from the claims row, which still exists.
     let (world, report) = repaired(
         async |world, offer| {
             let asked = world.asks(offer, "ghost", 1, None);
@@ -85,7 +85,7 @@ async fn stock_held_by_nobody_is_returned_and_recorded() {
 }
 
 #[tokio::test]
-async fn a_hold_without_any_trace_of_its_buyer_is_still_returned() {
+async fn units_that_are_held_for_an_unknown_buyer_are_released() {
     let (_, report) = repaired(
         async |world, offer| {
             world.store.hold(offer, 0, &ghost(world, offer, "nobody"), 1).await.unwrap();
@@ -96,13 +96,13 @@ async fn a_hold_without_any_trace_of_its_buyer_is_still_returned() {
     assert_eq!((report.failed, report.errors.len()), (1, 0), "{report:?}");
 }
 
-/// Two requests work on one order: one holds in a bucket that the claim has left, the other stops after it moved the claim. The order
-/// is made where the units are held.
+/// Two requests work on one order: one holds units in a bucket, and the other moves the claim to another bucket and
+/// stops. The order is created where the units are held.
 #[tokio::test]
-async fn a_hold_that_the_claim_has_left_becomes_the_order() {
+async fn an_order_is_created_for_a_hold_in_a_previous_bucket_of_its_claim() {
     let mut order = None;
     let damage = async |world: &World, offer: &domain::ids::Offer| {
-        let id = world.buys(offer, "torn").await;
+        let id = world.buys(offer, "moved").await;
         let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
         world.cloud.sqs.purge(&queue).await.unwrap();
         let (claims, _) = world.store.claims(&id.buyer(), &offer.sale).await.unwrap();
@@ -118,14 +118,14 @@ async fn a_hold_that_the_claim_has_left_becomes_the_order() {
         for holder in bucket.holders.keys() {
             let made = world.order(holder).await.unwrap();
             assert_eq!((made.bucket, made.status), (number, Status::PendingPayment));
-            order = Some(made).filter(|made| made.buyer_name.as_str() == "torn").or(order);
+            order = Some(made).filter(|made| made.buyer_name.as_str() == "moved").or(order);
         }
     }
     assert!(order.is_some());
 }
 
 #[tokio::test]
-async fn a_hold_in_another_bucket_is_returned() {
+async fn a_second_hold_of_an_order_in_another_bucket_is_released() {
     let (_, report) = repaired(
         async |world, offer| {
             let buckets = world.store.buckets(offer, 0..3).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_lost_message_is_sent_again() {
 }
 
 #[tokio::test]
-async fn an_order_that_was_claimed_and_never_made_is_made() {
+async fn an_order_whose_claim_was_marked_but_that_was_never_created_is_created() {
     let (_, report) = repaired(
         async |world, offer| {
             let order = world.buys(offer, "unlucky").await;
@@ -172,7 +172,7 @@ async fn an_order_that_was_claimed_and_never_made_is_made() {
 }
 
 #[tokio::test]
-async fn a_lost_deadline_is_kept() {
+async fn an_order_whose_schedule_is_lost_is_closed_after_its_deadline() {
     let (world, report) = repaired(
         async |world, _| {
             let scheduler = aws_sdk_scheduler::Client::new(&world.wire.sdk_config());
@@ -190,7 +190,7 @@ async fn a_lost_deadline_is_kept() {
 }
 
 #[tokio::test]
-async fn a_half_closed_order_is_finished() {
+async fn a_close_that_stopped_halfway_is_finished() {
     let (_, report) = repaired(
         async |world, offer| {
             let order = world.buys(offer, "half").await;
@@ -204,7 +204,7 @@ async fn a_half_closed_order_is_finished() {
 }
 
 #[tokio::test]
-async fn a_paid_order_is_confirmed() {
+async fn the_units_of_a_paid_order_are_confirmed() {
     let (world, report) = repaired(
         async |world, offer| {
             let id = world.buys(offer, "payer").await;
@@ -226,7 +226,7 @@ async fn a_paid_order_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_page_that_tells_wrong_is_put_right() {
+async fn a_wrong_page_is_corrected() {
     let (world, report) = repaired(
         async |world, offer| {
             let wrong = domain::availability::PageChange { opened: [].into(), closed: [0, 2].into() };
@@ -240,11 +240,11 @@ async fn a_page_that_tells_wrong_is_put_right() {
     assert_eq!(world.store.pages(&offer, &[0]).await.unwrap()[0].1.open, [0, 1, 2].into());
 }
 
-/// A bucket that has disappeared had units in it that were sold: putting it back full would sell them twice.
+/// A missing bucket may have had sold units: laying it out again, full, would sell them twice.
 #[tokio::test]
-async fn a_bucket_that_disappeared_is_told_and_not_made_up() {
+async fn a_missing_bucket_is_reported_and_not_laid_out_again() {
     let world = World::new().await;
-    let offer = lively(&world).await;
+    let offer = healthy_sale(&world).await;
     let client = aws_sdk_dynamodb::Client::new(&world.wire.sdk_config());
     let key = aws_sdk_dynamodb::types::AttributeValue::S(domain::bucket::bucket_key(&offer, 2));
     client.delete_item().table_name(&world.names().stock).key("bucket", key).send().await.unwrap();
@@ -256,9 +256,9 @@ async fn a_bucket_that_disappeared_is_told_and_not_made_up() {
 }
 
 #[tokio::test]
-async fn drift_is_told_and_never_hidden() {
+async fn drift_is_reported_and_not_corrected() {
     let world = World::new().await;
-    let offer = lively(&world).await;
+    let offer = healthy_sale(&world).await;
     let client = aws_sdk_dynamodb::Client::new(&world.wire.sdk_config());
     let key = aws_sdk_dynamodb::types::AttributeValue::S(domain::bucket::bucket_key(&offer, 1));
     let one = aws_sdk_dynamodb::types::AttributeValue::N("-1".into());
@@ -280,9 +280,9 @@ async fn drift_is_told_and_never_hidden() {
 }
 
 #[tokio::test]
-async fn a_sale_that_is_over_and_settled_is_looked_after_no_more() {
+async fn a_sale_that_is_over_and_settled_is_no_longer_watched() {
     let world = World::new().await;
-    lively(&world).await;
+    healthy_sale(&world).await;
     world.pass(3_600);
     assert_eq!(world.reconcile().await.settled, 0, "orders are still pending");
     world.settle_down().await;
@@ -293,9 +293,9 @@ async fn a_sale_that_is_over_and_settled_is_looked_after_no_more() {
 }
 
 #[tokio::test]
-async fn the_audit_counts_what_there_is() {
+async fn the_audit_counts_units_and_orders() {
     let world = World::new().await;
-    let offer = lively(&world).await;
+    let offer = healthy_sale(&world).await;
     let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
     let audit = &audit[&offer.item];
     assert_eq!((audit.total, audit.free, audit.held, audit.sold, audit.drift), (60, 50, 10, 0, 0));
@@ -303,9 +303,10 @@ async fn the_audit_counts_what_there_is() {
     assert_eq!(audit.findings, [""; 0]);
 }
 
-/// The stream has told nothing of a page yet, so all of it counts as open. Reconcile takes off it what is empty, and nothing else.
+/// No stream record has been handled yet, so all buckets of the page count as open. Reconcile closes only the empty
+/// one.
 #[tokio::test]
-async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
+async fn correcting_a_page_that_does_not_exist_yet_leaves_the_other_buckets_open() {
     let world = World::new().await;
     let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
     flows::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now()).await.unwrap();
@@ -318,9 +319,9 @@ async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
 }
 
 #[tokio::test]
-async fn orders_are_counted_until_the_time_is_up() {
+async fn counting_orders_stops_at_its_time_limit() {
     let world = World::new().await;
-    let offer = lively(&world).await;
+    let offer = healthy_sale(&world).await;
     let counted = orders_page(&world.store, &offer.sale, 9, far()).await.unwrap();
     let of = |status| (offer.item.clone(), status);
     let orders = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
@@ -329,16 +330,16 @@ async fn orders_are_counted_until_the_time_is_up() {
     assert_eq!(late, OrderCounts::default());
 }
 
-/// A no comes at once, and says nothing of the other orders: however many there are, each is looked at.
+/// A refusal is a quick answer that says nothing about other orders, so all of them are tried.
 #[tokio::test]
-async fn a_provider_that_refuses_some_orders_is_asked_for_the_others() {
+async fn a_provider_that_refuses_orders_is_still_asked_about_the_others() {
     let world = World::new().await;
     let offer = world.sale(60, 1).await;
     for buyer in 0..40 {
-        let order = world.waiting(&offer, &format!("buyer {buyer}")).await;
-        world.starts(&order, Method::Wechat, 0).await;
+        let order = world.unpaid_order(&offer, &format!("buyer {buyer}")).await;
+        world.start_payment(&order, Method::Wechat, 0).await;
     }
-    // The deadlines' schedules are lost.
+    // The schedules of the deadlines are lost.
     world.pass(1_000);
     world.cloud.secrets.put(&payment_secret(), "{}").await.unwrap();
     let report = world.reconcile().await;
@@ -346,14 +347,14 @@ async fn a_provider_that_refuses_some_orders_is_asked_for_the_others() {
     assert!(report.errors.iter().all(|error| error.contains("is not configured")), "{report:?}");
 }
 
-/// The deadline's schedule and the provider's notice are both lost: closing the order finds that it was paid.
+/// The schedule and the provider's notice are both lost. Closing the order finds the payment.
 #[tokio::test]
 async fn an_order_that_turns_out_to_be_paid_is_not_counted_as_closed() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let order = world.waiting(&offer, "ann").await;
-    let started = world.starts(&order, Method::Wechat, 0).await;
-    world.pays(&started).await;
+    let order = world.unpaid_order(&offer, "ann").await;
+    let started = world.start_payment(&order, Method::Wechat, 0).await;
+    world.pay(&started).await;
     world.pass(1_000);
     let report = world.reconcile().await;
     assert_eq!((report.closed, report.confirmed), (0, 1), "{report:?}");
@@ -361,12 +362,12 @@ async fn an_order_that_turns_out_to_be_paid_is_not_counted_as_closed() {
     assert_eq!(world.figures(&offer).await, (4, 0, 1));
 }
 
-/// The order is closed, and what follows from that was not done. No reconcile is needed: the message finishes it.
+/// The order was closed, but the steps after that were not done. A duplicate message finishes them without reconcile.
 #[tokio::test]
-async fn a_message_that_comes_after_its_order_has_ended_finishes_the_end() {
+async fn a_duplicate_message_finishes_a_close_that_stopped_halfway() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let id = world.waiting(&offer, "ann").await;
+    let id = world.unpaid_order(&offer, "ann").await;
     world.store.close_order(&id, Reason::Cancelled, world.now(), None, None).await.unwrap();
     let order = world.order(&id).await.unwrap();
     assert_eq!((order.status, world.figures(&offer).await), (Status::Closed, (4, 1, 0)));
@@ -385,5 +386,5 @@ async fn a_message_that_comes_after_its_order_has_ended_finishes_the_end() {
     assert_eq!(world.figures(&offer).await, (5, 0, 0));
     let (claims, _) = world.store.claims(&id.buyer(), &offer.sale).await.unwrap();
     assert!(claims.claims.is_empty(), "{claims:?}");
-    assert_eq!(world.order(&id).await.unwrap(), order, "it ended once");
+    assert_eq!(world.order(&id).await.unwrap(), order, "the order itself does not change");
 }

@@ -1,16 +1,16 @@
-//! A property that is checked, and how it is told.
+//! The result of checking one property, and how it is reported.
 
-/// Things named in a failed check; the rest are counted.
+/// Violations that a report lists; the rest are counted.
 const NAMED: usize = 10;
 
-/// One property, and what speaks against it.
+/// One property and its violations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What must be true.
+    /// The property, as a sentence.
     pub says: String,
-    /// What is not so, with the orders concerned.
+    /// The violations, with the orders concerned.
     pub wrong: Vec<String>,
-    /// Whether time may put it right: something is under way.
+    /// Whether a violation may go away by itself because something is still in flight.
     pub may_settle: bool,
 }
 
@@ -19,17 +19,17 @@ impl Check {
         Self { says: says.into(), wrong, may_settle }
     }
 
-    /// What must not have happened at all.
+    /// A property that must hold at every moment.
     pub fn never(says: impl Into<String>, wrong: Vec<String>) -> Self {
         Self::new(says, false, wrong)
     }
 
-    /// What must be true once everything has come to its end.
+    /// A property that must hold once nothing is in flight.
     pub fn in_the_end(says: impl Into<String>, wrong: Vec<String>) -> Self {
         Self::new(says, true, wrong)
     }
 
-    /// For a person.
+    /// The report for a person.
     pub fn line(&self) -> String {
         if self.wrong.is_empty() {
             return format!("  ok    {}", self.says);

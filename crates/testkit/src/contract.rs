@@ -1,7 +1,8 @@
-//! The HTTP API's description, `web/openapi.yaml`, as something that answers can be held against.
+//! Checks answers against the description of the HTTP API, `web/openapi.yaml`.
 //!
-//! Every word of a schema that is used in the file is either checked here or listed as one that only describes: a word that is neither fails, so that nothing
-//! is believed to be checked that is not. (The fuzzer of `make fuzz-api` checks formats and patterns as well.)
+//! Every schema keyword in that file is either checked here or listed as descriptive. A keyword that is neither fails
+//! the test, so nobody believes that something is checked when it is not. (`make fuzz-api` also checks formats and
+//! patterns.)
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// Words of a schema that say something to people and clients, and are not checked here.
+/// Schema keywords for people and clients, which are not checked here.
 const ONLY_DESCRIBES: [&str; 11] = [
     "description",
     "format",
@@ -30,21 +31,19 @@ static DESCRIPTION: LazyLock<Value> = LazyLock::new(|| {
     local_cloud::template::document("web/openapi.yaml", &text).unwrap_or_else(|error| panic!("{error}"))
 });
 
-/// The whole file.
 pub fn description() -> &'static Value {
     &DESCRIPTION
 }
 
-/// One operation of the description.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Operation {
     pub method: String,
     pub path: String,
-    /// None: anybody may. Some: with a token of these scopes.
+    /// `None`: no token is needed. `Some`: a token with these scopes.
     pub scopes: Option<Vec<String>>,
 }
 
-/// Everything that can be asked for.
+/// All operations of the API.
 pub fn operations() -> BTreeSet<Operation> {
     let everywhere = &DESCRIPTION["security"];
     let paths = DESCRIPTION["paths"].as_object().unwrap().iter();
@@ -62,7 +61,8 @@ pub fn operations() -> BTreeSet<Operation> {
     paths.flat_map(of_path).collect()
 }
 
-/// What is wrong with an answer; none if it is as described. Paths that are not of the API (`/_local`, pages) are not looked at.
+/// What is wrong with an answer, or `None` if it matches the description. Paths outside the API (`/_local`, pages)
+/// are not checked.
 pub fn fault(method: &str, path: &str, status: u16, content_type: &str, body: &Value) -> Option<String> {
     let operation = find(method, path)?;
     let say = |what: String| Some(format!("{method} {path} {status}: {what}: {body}"));
@@ -78,7 +78,7 @@ pub fn fault(method: &str, path: &str, status: u16, content_type: &str, body: &V
     check(&media["schema"], body, "$").and_then(say)
 }
 
-/// The operation of a path: literal parts go before parameters, as at the gateway.
+/// The operation for a path. Literal segments win over parameters, as in API Gateway.
 fn find(method: &str, path: &str) -> Option<&'static Value> {
     let path = path.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -98,7 +98,7 @@ fn resolve(value: &'static Value) -> &'static Value {
     match value["$ref"].as_str() {
         Some(place) => {
             let pointer = place.strip_prefix('#').unwrap();
-            resolve(DESCRIPTION.pointer(pointer).unwrap_or_else(|| panic!("{place} leads nowhere")))
+            resolve(DESCRIPTION.pointer(pointer).unwrap_or_else(|| panic!("{place} does not exist")))
         }
         None => value,
     }
@@ -136,11 +136,13 @@ fn check(schema: &'static Value, value: &Value, at: &str) -> Option<String> {
             "anyOf" => {
                 let all: Vec<Option<String>> =
                     meant.as_array().unwrap().iter().map(|schema| check(schema, value, at)).collect();
-                all.iter().all(Option::is_some).then(|| format!("{at} is nothing that it may be: {all:?}"))
+                all.iter().all(Option::is_some).then(|| format!("{at} matches none of the allowed schemas: {all:?}"))
             }
             "required" | "properties" | "additionalProperties" | "items" => None,
             word if ONLY_DESCRIBES.contains(&word) => None,
-            word => panic!("{word} in web/openapi.yaml is not checked: teach tests/contract.rs"),
+            word => {
+                panic!("web/openapi.yaml uses {word}, which is not checked: add it to crates/testkit/src/contract.rs")
+            }
         };
         if fault.is_some() {
             return fault;
@@ -158,6 +160,6 @@ fn is_a(kind: &str, value: &Value) -> bool {
         "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
-        other => panic!("{other} is no type"),
+        other => panic!("{other} is not a JSON type"),
     }
 }

@@ -13,7 +13,6 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 
-/// An answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -22,13 +21,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The problem's code.
+    /// The `code` of a problem+json answer.
     pub fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or("")
     }
 }
 
-/// Why there is no answer: no connection, or one that broke off.
+/// Why there is no answer: the connection failed or broke off.
 pub type NoAnswer = Box<dyn std::error::Error + Send + Sync>;
 
 /// A client of the API at one base URL.
@@ -36,7 +35,7 @@ pub type NoAnswer = Box<dyn std::error::Error + Send + Sync>;
 pub struct Api {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     pub base_url: String,
-    /// Whether an answer that is not as `web/openapi.yaml` says is a failure.
+    /// Whether an answer that does not match `web/openapi.yaml` fails the test.
     held_to_contract: bool,
 }
 
@@ -45,14 +44,14 @@ impl Api {
         Self::try_new(base_url).unwrap()
     }
 
-    /// The same; fails if the address is encrypted and this machine has no certificates to trust.
+    /// The same, but returns an error if the URL is https and this machine has no root certificates.
     pub fn try_new(base_url: String) -> Result<Self, NoAnswer> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
         let tls = tls.with_safe_default_protocol_versions()?;
-        // Nobody's word counts where nothing is encrypted: the system's certificates are read only if they are needed.
+        // The system's root certificates are read only if they are needed.
         let tls = match base_url.starts_with("https:") {
             true => tls.with_native_roots()?,
             false => tls.with_root_certificates(RootCertStore::empty()),
@@ -61,17 +60,17 @@ impl Api {
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), base_url, held_to_contract: false })
     }
 
-    /// The same, with every answer held against the API's description.
+    /// The same, and every answer is checked against the description of the API.
     pub fn held_to_contract(base_url: String) -> Self {
         Self { held_to_contract: true, ..Self::new(base_url) }
     }
 
-    /// Sends a request as it is. Whoever asks expects an answer.
+    /// Sends a request as it is, and panics if there is no answer.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Answer {
         self.try_send(method, path, headers, body).await.unwrap()
     }
 
-    /// Sends a request as it is, to somebody who may be gone.
+    /// Sends a request as it is, to a server that may be down.
     pub async fn try_send(
         &self,
         method: &str,
@@ -94,26 +93,26 @@ impl Api {
         if self.held_to_contract {
             let kind = parts.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
             if let Some(fault) = crate::contract::fault(method, path, parts.status.as_u16(), kind, &body) {
-                panic!("not as web/openapi.yaml says: {fault}");
+                panic!("the answer does not match web/openapi.yaml: {fault}");
             }
         }
         Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
     }
 
-    /// A token of the local issuer.
+    /// A token from the local cloud's issuer.
     pub async fn token(&self, sub: &str, scope: &str) -> String {
         let asked = json!({ "sub": sub, "scope": scope });
         let answer = self.send("POST", "/_local/token", &[], asked.to_string()).await;
         answer.body["token"].as_str().unwrap().to_owned()
     }
 
-    /// Somebody who sends requests with their token.
+    /// A user with a token of their own.
     pub async fn user(&self, sub: &str, scope: &str) -> User {
         User::new(self, &self.token(sub, scope).await)
     }
 }
 
-/// Somebody with a token.
+/// A client that sends its token with every request.
 #[derive(Clone, Debug)]
 pub struct User {
     pub api: Api,
@@ -141,7 +140,7 @@ impl User {
         self.try_with(method, path, headers, body).await.unwrap()
     }
 
-    /// The same, to somebody who may be gone.
+    /// The same, to a server that may be down.
     pub async fn try_with(
         &self,
         method: &str,
@@ -154,10 +153,10 @@ impl User {
         self.api.try_send(method, path, &all, body).await
     }
 
-    /// Creates a sale as an operator and lays out its stock; gives its id.
+    /// Creates a sale as an operator and lays out its stock. Returns the sale's id.
     pub async fn open_sale(&self, form: &Value) -> Result<String, String> {
         let created = self.post("/admin/sales", form).await;
-        let sale = created.body["saleId"].as_str().ok_or_else(|| format!("no sale was made: {created:?}"))?;
+        let sale = created.body["saleId"].as_str().ok_or_else(|| format!("the sale was not created: {created:?}"))?;
         let preheated = self.post(&format!("/admin/sales/{sale}/preheat"), &json!({})).await;
         match preheated.body["status"].as_str() {
             Some("OPEN") => Ok(sale.to_owned()),
@@ -166,7 +165,7 @@ impl User {
     }
 }
 
-/// A sale of one item, `phone`, that began an hour ago and goes on for a day.
+/// A sale of one item, `phone`, that started an hour ago and ends in a day.
 pub fn sale_form(now: jiff::Timestamp, stock: u32, limit: u32, payment_window_s: u32) -> Value {
     let hour = jiff::SignedDuration::from_hours(1);
     json!({

@@ -1,4 +1,4 @@
-//! What a test looks at: orders, units, and everything that is kept.
+//! Reading a world's state: orders, buckets, costs, and whole tables.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl World {
         self.store.buckets(offer, 0..count).await.unwrap().into_iter().map(|(_, bucket)| bucket).collect()
     }
 
-    /// (free, held, sold); fails if a bucket does not add up.
+    /// Units as (free, held, sold). Panics if a bucket does not add up.
     pub async fn figures(&self, offer: &Offer) -> (u32, u32, u32) {
         let buckets = self.buckets(offer).await;
         assert!(buckets.iter().all(Bucket::adds_up), "{buckets:?}");
@@ -32,7 +32,7 @@ impl World {
         (sum(|bucket| bucket.free), sum(Bucket::held), sum(|bucket| bucket.sold))
     }
 
-    /// Everything that is kept, in a form that two worlds can be compared by.
+    /// The content of all tables and the names of all schedules, in a form in which two worlds can be compared.
     pub async fn state(&self) -> BTreeMap<String, Vec<String>> {
         let client = aws_sdk_dynamodb::Client::new(&self.wire.sdk_config());
         let names = self.names();
@@ -50,9 +50,9 @@ impl World {
             let mut rows: Vec<String> = rows
                 .into_iter()
                 .map(|mut row| {
-                    // How often a page was turned says nothing of what is on it.
+                    // A page's version counts its writes: it says nothing about which buckets are open.
                     row.remove("version");
-                    // Nor does how often a provider was asked in vain say anything of what it did in the end.
+                    // Nor do failed attempts at a provider say anything about the result.
                     row.retain(|name, _| !["tries", "triedAt", "trouble"].contains(&name.as_str()));
                     shown(&AttributeValue::M(row))
                 })
@@ -67,14 +67,14 @@ impl World {
         state
     }
 
-    /// The calls made since [`Wire::forget_calls`], and their write units.
+    /// The calls made since `Wire::forget_calls`, and their write units.
     pub fn cost(&self) -> (Vec<String>, f64) {
         let calls = self.wire.calls();
         (calls.iter().map(|call| call.operation.clone()).collect(), calls.iter().map(|call| call.write_units).sum())
     }
 }
 
-/// An attribute as text, the same for the same value: maps and sets have no order of their own.
+/// An attribute as text. Maps and sets have no order of their own, so they are sorted.
 fn shown(value: &AttributeValue) -> String {
     match value {
         AttributeValue::M(map) => {

@@ -1,9 +1,8 @@
-//! Requests as API Gateway hands them to a function, and the answers, in process.
+//! Requests in the form in which API Gateway passes them to a function, and the answers, all in process.
 
 use edge::{Body, Request, Response};
 use serde_json::{Value, json};
 
-/// An answer of a function's.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -26,13 +25,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap()
     }
 
-    /// The problem's code.
+    /// The `code` of a problem+json answer.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// A request of somebody's, whose token has this subject and scope; without a subject it has no token.
+/// A request with a token of this subject and scope. Without a subject there is no token.
 pub fn request(
     sub: Option<&str>,
     scope: &str,

@@ -1,5 +1,17 @@
-//! What the tests share: a world with the real template's tables and queues on in-process engines, the real SDK in
-//! between, and a clock that the test drives.
+//! What the tests, the simulation and the tools share.
+//!
+//! [`world::World`] is the centre: the template's tables and queues on in-process engines, reached through the real
+//! AWS SDK, with a clock that the test advances. The other modules add to it:
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`paying`] | buyers who pay in the providers' sandbox, and the delivery of its notices |
+//! | [`inspection`], [`records`] | reading the tables, and checking that all records agree with each other |
+//! | [`stepping`] | runs a flow twice, and stops it before and after each of its calls |
+//! | [`scheduler`] | holds back every call of every actor until a test lets it proceed |
+//! | [`lambda_request`], [`http`], [`contract`] | requests to handlers and to a running API, and its description |
+//! | [`permissions`], [`second_engine`] | which IAM grants were used; a second DynamoDB engine to compare with |
+//! | [`rng`], [`check`], [`progress`], [`processes`] | seeded random numbers, reports, and processes, for the tools |
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -9,10 +21,8 @@
     clippy::panic
 )]
 
-pub mod books;
 pub mod check;
 pub mod contract;
-pub mod dice;
 pub mod http;
 pub mod inspection;
 pub mod lambda_request;
@@ -20,7 +30,14 @@ pub mod paying;
 pub mod permissions;
 pub mod processes;
 pub mod progress;
+pub mod records;
+pub mod rng;
 pub mod scheduler;
 pub mod second_engine;
 pub mod stepping;
 pub mod world;
+
+/// The name that the tools still use for [`rng`].
+pub mod dice {
+    pub use crate::rng::Rng as Dice;
+}

@@ -1,4 +1,4 @@
-//! Money in the tests' world: buyers who pay in the sandbox, and its notices.
+//! Payments in a test: buyers who pay in the providers' sandbox, and the delivery of its notices.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use telemetry::Sink;
 
 use crate::world::{SALT, World};
 
-/// The methods that are a provider's.
+/// The methods that are paid at a provider: all but points.
 pub const PROVIDERS: [Method; 4] = [Method::Alipay, Method::Wechat, Method::WechatV2, Method::Stripe];
 
 impl World {
-    /// An order of `buyer`'s that waits for its payment.
-    pub async fn waiting(&self, offer: &Offer, buyer: &str) -> OrderId {
+    /// A new order of `buyer` that waits for its payment.
+    pub async fn unpaid_order(&self, offer: &Offer, buyer: &str) -> OrderId {
         let order = self.buys(offer, buyer).await;
         self.consume().await;
         order
     }
 
-    pub async fn asks_to_pay(&self, order: &OrderId, method: Method, points: i64) -> Result<Started, NotStarted> {
+    pub async fn try_start_payment(&self, order: &OrderId, method: Method, points: i64) -> Result<Started, NotStarted> {
         let ask = Ask {
             order: order.clone(),
             method,
@@ -35,29 +35,29 @@ impl World {
         start_payment(&self.store_of("shop"), &self.providers_of("shop"), &ask).await
     }
 
-    pub async fn starts(&self, order: &OrderId, method: Method, points: i64) -> Started {
-        self.asks_to_pay(order, method, points).await.unwrap()
+    pub async fn start_payment(&self, order: &OrderId, method: Method, points: i64) -> Started {
+        self.try_start_payment(order, method, points).await.unwrap()
     }
 
     /// The buyer follows the link, or reads the QR code, and pays.
-    pub async fn pays(&self, started: &Started) {
-        self.opens(started).await;
+    pub async fn pay(&self, started: &Started) {
+        self.open_link(started).await;
         self.cloud.sandbox.pay(&started.number.to_string()).await.unwrap();
     }
 
-    /// The same, although the payment was closed.
-    pub async fn pays_late(&self, started: &Started) {
+    /// The same, although the payment was closed at the provider before.
+    pub async fn pay_late(&self, started: &Started) {
         self.cloud.sandbox.pay_late(&started.number.to_string()).await.unwrap();
     }
 
     /// The buyer follows the link or reads the QR code.
-    pub async fn opens(&self, started: &Started) {
+    pub async fn open_link(&self, started: &Started) {
         let link = started.link.pay_url.as_ref().or(started.link.qr_code.as_ref()).unwrap();
         self.cloud.sandbox.open(link).await.unwrap();
     }
 
-    /// Every notice that is due is delivered. Returns how many there were.
-    pub async fn notices(&self) -> usize {
+    /// Delivers every notice that is due. Returns how many there were.
+    pub async fn deliver_notices(&self) -> usize {
         let mut delivered = 0;
         loop {
             let due = self.cloud.sandbox.due_notices().await.unwrap();
@@ -65,15 +65,15 @@ impl World {
                 return delivered;
             }
             for notice in due {
-                let accepted = self.take(&notice).await;
+                let accepted = self.deliver_notice(&notice).await;
                 self.cloud.sandbox.delivered(notice.id, accepted).await.unwrap();
                 delivered += 1;
             }
         }
     }
 
-    /// A notice, at the door of payment-notify. Whether it was accepted.
-    pub async fn take(&self, due: &DueNotice) -> bool {
+    /// Delivers one notice to payment-notify. Returns whether it was accepted.
+    pub async fn deliver_notice(&self, due: &DueNotice) -> bool {
         let now = self.now();
         let (store, providers) = (self.store_of("payment-notify"), self.providers_of("payment-notify"));
         let app = payment_notify::App {
@@ -84,8 +84,8 @@ impl World {
         is_accepted(due.kind, parts.status.as_u16(), &body)
     }
 
-    /// Gives a buyer points.
-    pub async fn points(&self, buyer: &str, points: i64) {
+    /// Credits points to a buyer, once for each amount.
+    pub async fn give_points(&self, buyer: &str, points: i64) {
         let buyer = Buyer::parse(buyer).unwrap();
         let key = BuyerKey::of(&buyer, SALT);
         let name = IdempotencyKey::parse(format!("gift-{points}")).unwrap();
@@ -98,19 +98,19 @@ impl World {
         (account.balance, account.frozen.values().sum())
     }
 
-    /// Time passes, and everything that is on its way arrives: deadlines, notices, refunds that are tried again.
-    pub async fn quiet_down(&self) {
+    /// Lets time pass and delivers everything in flight: messages, deadlines, notices, and retries of refunds.
+    pub async fn settle_fully(&self) {
         self.pass(1_000);
         for _ in 0..3 {
             self.settle_down().await;
-            self.notices().await;
+            self.deliver_notices().await;
             self.pass(300);
             self.reconcile().await;
         }
     }
 }
 
-/// A notice as payment-notify gets it.
+/// A notice as the HTTP request that payment-notify receives.
 pub fn notice_request(due: &DueNotice) -> Request {
     let mut request = hyper::Request::post(&due.call.url);
     for (name, value) in due.call.headers.iter() {
@@ -119,7 +119,7 @@ pub fn notice_request(due: &DueNotice) -> Request {
     request.body(Body::Binary(due.call.body.clone())).unwrap()
 }
 
-/// Money that a notice tells of.
+/// The payment that a notice reports.
 pub fn arrived(notice: &Notice) -> Arrived {
     let Subject::FlashSale(number) = &notice.subject else { panic!("{notice:?}") };
     let paid = notice.paid().unwrap();

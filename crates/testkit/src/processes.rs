@@ -1,4 +1,5 @@
-//! Processes as Linux shows them in `/proc`: whose children they are, whether they live, what they have used, and how they are killed.
+//! Linux processes, read from `/proc`: their children, whether they are alive, and their processor time; and signals
+//! to them.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process, told from a later one with the same number by when it started.
+/// A process. Its start time distinguishes it from a later process with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pid: i32,
@@ -16,18 +17,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.started == self.started && !stat.is_dead)
     }
 
-    /// `kill -9`. False if it had ended before.
+    /// Sends SIGKILL. Returns false if the process had already ended.
     pub fn kill(&self) -> bool {
         self.is_alive() && signal(self.pid, Signal::KILL)
     }
 }
 
-/// Asks a process to end, as `kill` does.
+/// Sends SIGTERM.
 pub fn terminate(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| signal(pid, Signal::TERM))
 }
@@ -36,7 +36,7 @@ fn signal(pid: i32, signal: Signal) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
-/// The children of a process that run a program other than its own: a child that has just been forked still runs that.
+/// The children of a process. A child that has just been forked still runs its parent's program and is left out.
 pub fn children_of(parent: u32) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let own = program(parent);
@@ -47,12 +47,13 @@ pub fn children_of(parent: u32) -> Vec<Process> {
         Some(Process { pid, started: stat.started, program })
     };
     let mut children: Vec<Process> = pids.filter_map(child).collect();
-    // By number: the same processes are always in the same order, whatever order the system lists them in.
+    // Sorted, so that the same processes are always in the same order.
     children.sort_by_key(|child| child.pid);
     children
 }
 
-/// Processor time, user's and system's, that those children have used that run this program. One that has ended is not counted any more.
+/// The processor time, user and system, of the children that run this program. Children that have ended are not
+/// counted.
 pub fn cpu_of_children(parent: u32, program: &str) -> Duration {
     let children = children_of(parent).into_iter().filter(|child| child.program == program);
     children.filter_map(|child| Some(stat(child.pid)?.cpu)).sum()
@@ -63,16 +64,16 @@ fn program(pid: u32) -> Option<String> {
     path.file_name()?.to_str().map(str::to_owned)
 }
 
-/// A clock tick of `/proc`: a hundredth of a second on every machine that Linux runs on today.
+/// A clock tick of `/proc`: a hundredth of a second on every current Linux machine.
 const TICK: Duration = Duration::from_millis(10);
 
 struct Stat {
     parent: u32,
-    /// Used so far, by the program and by the system for it.
+    /// User and system time.
     cpu: Duration,
     /// In clock ticks since the machine started.
     started: u64,
-    /// Ended, and its parent has not asked how.
+    /// A zombie: it has ended, and its parent has not waited for it.
     is_dead: bool,
 }
 
@@ -80,7 +81,8 @@ fn stat(pid: i32) -> Option<Stat> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The program's name, in brackets, may have anything in it: the fields begin after the last bracket. See proc(5).
+/// The program's name stands in brackets and may contain any character, so the fields start after the last bracket.
+/// See proc(5).
 fn parse(text: &str) -> Option<Stat> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_does_not_confuse() {
+    fn a_program_name_with_brackets_is_parsed() {
         let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 98765 1000 1 18446744073709551615";
         let stat = parse(text).unwrap();
         assert_eq!((stat.parent, stat.started, stat.is_dead), (7, 98_765, false));
@@ -109,16 +111,16 @@ mod tests {
     #[test]
     fn a_child_is_found_and_killed_once() {
         let mut sleeper = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
-        // A spawned child has its own program when `spawn` returns.
+        // When `spawn` returns, the child runs its own program.
         let found = children_of(std::process::id());
         let child = found.iter().find(|child| child.pid.unsigned_abs() == sleeper.id()).unwrap();
         assert!(child.is_alive() && child.kill());
         sleeper.wait().unwrap();
-        assert!(!child.is_alive() && !child.kill(), "its number may be another's by now");
+        assert!(!child.is_alive() && !child.kill(), "the pid may belong to another process by now");
     }
 
     #[test]
-    fn what_a_child_works_is_counted() {
+    fn processor_time_of_children_is_measured() {
         let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let program = children_of(std::process::id()).into_iter().find(|child| child.pid.unsigned_abs() == busy.id());
         let program = program.unwrap().program;

@@ -1,8 +1,9 @@
-//! The same calls on a second engine: with `DYNAMODB_ENDPOINT` set, every DynamoDB call of a world goes to that engine too, after the local cloud's own, and
-//! the two answers must say the same. So each expression of the store is held against software that nobody here wrote, in every state that a test brings about.
+//! Repeats every call on a second DynamoDB engine. With `DYNAMODB_ENDPOINT` set, every DynamoDB call of a world goes
+//! to the local cloud's engine and then to that one, and the two answers must mean the same. So each expression of
+//! the store is checked against an independent implementation, in every state that a test creates.
 //!
-//! It is spoken to in plain blocking HTTP: on a driven clock an answer has to be there at once. Each world has an access key of its own, which both engines
-//! that are used (`make engines`) take for an account of its own.
+//! The second engine is called with plain blocking HTTP, because with a driven clock an answer must be there at once.
+//! Each world uses an access key of its own, which both engines of `make engines` treat as an account of its own.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,13 +14,13 @@ use local_cloud::engine::Hear;
 use local_cloud::template::model::Stack;
 use serde_json::{Map, Value, json};
 
-/// What tells a second engine of every call, if there is one.
+/// Creates the template's tables on the second engine, if there is one, and returns what repeats each call on it.
 pub fn beside(stack: &Stack) -> Option<Box<Hear>> {
     let endpoint = std::env::var("DYNAMODB_ENDPOINT").ok()?;
     let engine =
         Engine { address: endpoint.trim_start_matches("http://").trim_end_matches('/').to_owned(), account: account() };
     for table in &stack.tables {
-        // Protection, encryption and tags are the account's business; an engine on one machine may not know them.
+        // A local engine may not support protection, encryption and tags.
         let mut create = Map::new();
         for key in ["TableName", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode"] {
             create.extend(table.create.get(key).map(|value| (key.to_owned(), value.clone())));
@@ -32,8 +33,8 @@ pub fn beside(stack: &Stack) -> Option<Box<Hear>> {
         let asked = String::from_utf8(request.body().to_vec()).unwrap();
         let ours: Value = serde_json::from_slice(response.body()).unwrap_or_default();
         let (status, theirs) = engine.ask(target, &asked);
-        let (ours, theirs) = (told(response.status().as_u16(), &ours), told(status, &theirs));
-        assert_eq!(ours, theirs, "the engines differ about {target}\n{asked}");
+        let (ours, theirs) = (meaning(response.status().as_u16(), &ours), meaning(status, &theirs));
+        assert_eq!(ours, theirs, "the engines answer {target} differently\n{asked}");
     }))
 }
 
@@ -48,8 +49,9 @@ impl Engine {
             .unwrap_or_else(|error| panic!("no engine at DYNAMODB_ENDPOINT ({}): {error}", self.address));
         let credential = format!("{}/20261111/us-east-1/dynamodb/aws4_request", self.account);
         let request = format!(
-            "POST / HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/x-amz-json-1.0\r\nx-amz-target: {target}\r\n\
-             x-amz-date: 20261111T000000Z\r\nauthorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0\r\n\
+            "POST / HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/x-amz-json-1.0\r\n\
+             x-amz-target: {target}\r\nx-amz-date: 20261111T000000Z\r\n\
+             authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders=host, Signature=0\r\n\
              content-length: {}\r\n\r\n{body}",
             self.address,
             body.len()
@@ -66,7 +68,7 @@ impl Engine {
     }
 }
 
-/// The body of chunks.
+/// The body of an answer with `transfer-encoding: chunked`.
 fn whole(mut chunked: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = chunked.windows(2).position(|two| two == b"\r\n") {
@@ -80,7 +82,7 @@ fn whole(mut chunked: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Twelve digits, as an account has them, of this world alone.
+/// An account number of twelve digits that no other world uses.
 fn account() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let made = MADE.fetch_add(1, Ordering::Relaxed);
@@ -89,13 +91,16 @@ fn account() -> String {
     format!("{:012}", random % 1_000_000_000_000)
 }
 
-/// What an answer says, in a form in which two engines' answers are equal if they mean the same: refusals by their kind and by the row that refused, not by
-/// their words; rows of a set without an order; no capacity, which is counted elsewhere.
-fn told(status: u16, answer: &Value) -> Value {
+/// An answer in a form that is equal for two engines if the answers mean the same. Errors are compared by their kind
+/// and by the row that failed the condition, not by their text; rows and sets without order; consumed capacity not at
+/// all.
+fn meaning(status: u16, answer: &Value) -> Value {
     if status != 200 {
         let kind = answer["__type"].as_str().unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
         let reasons = answer["CancellationReasons"].as_array().map(|reasons| {
-            let reason = |reason: &Value| json!({"Code": reason["Code"].as_str().unwrap_or("None"), "Item": plain(&reason["Item"])});
+            let reason = |reason: &Value| {
+                json!({"Code": reason["Code"].as_str().unwrap_or("None"), "Item": plain(&reason["Item"])})
+            };
             reasons.iter().map(reason).collect::<Vec<_>>()
         });
         return json!({"refused": kind, "item": plain(&answer["Item"]), "reasons": reasons});
@@ -118,7 +123,7 @@ fn rows(rows: &Value) -> Value {
     json!(rows)
 }
 
-/// A value with its sets in order, and numbers as they are written.
+/// A value with its sets sorted.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(map) => map

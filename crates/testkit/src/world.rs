@@ -1,4 +1,6 @@
-//! The world: engines, a sale, buyers, and the hands that carry messages, stream records and deadlines from one flow to the next.
+//! A world for tests: in-process engines, a sale, buyers, and the deliveries that AWS would make. A test calls
+//! [`World::consume`], [`World::stream`], [`World::deadlines`] and [`World::reconcile`] when it wants messages,
+//! stream records, deadlines or a repair to happen.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +36,6 @@ use crate::{permissions, second_engine};
 
 /// When the tests' sales start: 11 November 2026, 00:00 in China.
 pub const START_MS: i64 = 1_794_326_400_000;
-/// The salt of buyers' keys.
 pub const SALT: &str = "salt";
 
 pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
@@ -42,7 +43,7 @@ pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
     template::read(&path, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"))
 });
 
-/// Decides what befalls each call; can be changed while a test runs.
+/// Decides which fault each call meets.
 pub type Faults = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
 
 pub struct World {
@@ -64,9 +65,8 @@ impl World {
         Self::on(engines(&Clock::driven(START_MS - 3_600_000)).await)
     }
 
-    /// A world on engines that are there.
-    pub fn on(cloud: impl Into<Cloud>) -> Self {
-        let cloud = CloudWithSandbox::of(cloud.into()).expect("engines with the sandbox");
+    /// A world on existing engines.
+    pub fn on(cloud: Cloud) -> Self {
         let clock = cloud.clock.clone();
         let faults: Arc<Mutex<Option<Faults>>> = Arc::default();
         let decide = faults.clone();
@@ -90,12 +90,12 @@ impl World {
         }
     }
 
-    /// The store as a function has it: under its permissions, and no others.
+    /// The store with the permissions of a function, and no others.
     pub fn store_of(&self, binary: &str) -> Store {
         Store::new(&self.config_of(binary), self.names.clone())
     }
 
-    /// The providers as a function has them.
+    /// The providers with the permissions of a function.
     pub fn providers_of(&self, binary: &str) -> Providers {
         providers(&self.config_of(binary), &self.wire)
     }
@@ -104,20 +104,20 @@ impl World {
         self.wire.of_function(&permissions::POLICIES, &name_of(binary)).sdk_config()
     }
 
-    /// The same engines, over another wire.
+    /// A world on the same engines over another wire.
     pub fn over(wire: Wire, store: Store) -> Self {
         let world = Self::on(wire.cloud().clone());
         let providers = providers(&wire.sdk_config(), &wire);
         Self { wire, store, providers, ..world }
     }
 
-    /// From now on `faults` decides what befalls each call.
+    /// From now on `faults` decides which fault each call meets.
     pub fn fault(&self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
         *self.faults.lock().unwrap() = Some(Arc::new(faults));
     }
 
-    /// Nothing goes wrong any more.
-    pub fn mend(&self) {
+    /// From now on no call fails.
+    pub fn clear_faults(&self) {
         *self.faults.lock().unwrap() = None;
     }
 
@@ -133,14 +133,14 @@ impl World {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// A sale of one item, preheated, its pages told, its first moment come.
+    /// A preheated sale of one item that has just started.
     pub async fn sale(&self, stock: u32, limit: u32) -> Offer {
         let offer = self.preheated(stock, limit).await;
         self.clock.advance(Duration::from_millis(u64::try_from((START_MS - self.clock.now_ms()).max(0)).unwrap()));
         offer
     }
 
-    /// The same, for a month.
+    /// The same, lasting a month.
     pub async fn long_sale(&self, stock: u32) -> Offer {
         let mut form = form(stock, 1);
         form.ends_at = form.starts_at.saturating_add(jiff::SignedDuration::from_hours(24 * 30)).unwrap();
@@ -149,7 +149,7 @@ impl World {
         offer
     }
 
-    /// The same, of an item that is as `change` makes it.
+    /// The same, with an item that `change` has edited.
     pub async fn sale_of(&self, stock: u32, change: impl Fn(&mut Item)) -> Offer {
         let mut form = form(stock, 1);
         form.items.iter_mut().for_each(change);
@@ -158,7 +158,7 @@ impl World {
         offer
     }
 
-    /// A sale of one item, preheated, before its start.
+    /// A preheated sale of one item that has not started yet.
     pub async fn preheated(&self, stock: u32, limit: u32) -> Offer {
         self.preheated_of(form(stock, limit)).await
     }
@@ -176,18 +176,18 @@ impl World {
     }
 
     pub async fn restock(&self, offer: &Offer, quantity: u32, key: Option<&str>) -> Item {
-        // As `admin` does: a restock without a name gets one.
+        // As `admin` does: a restock without a key gets one.
         let made = format!("restock-{}", self.asks(offer, "operator", 1, None).random);
         let key = IdempotencyKey::parse(key.unwrap_or(&made)).unwrap();
         flows::stock::restock(&self.store, offer, quantity, &key, far()).await.unwrap()
     }
 
-    /// A running `seckill` function.
+    /// A `seckill` function that has just started, with empty caches.
     pub fn environment(&self) -> Seckill {
         Seckill::new(self.store_of("seckill"))
     }
 
-    /// What a buyer asks for now.
+    /// A purchase request of a buyer, made now.
     pub fn asks(&self, offer: &Offer, buyer: &str, quantity: u32, key: Option<&str>) -> Purchase {
         let mut random = self.random.lock().unwrap();
         *random = random.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
@@ -205,17 +205,17 @@ impl World {
         }
     }
 
-    /// A buyer presses, at a function that has just started.
+    /// A buyer presses the button, and the request reaches a function that has just started.
     pub async fn press(&self, offer: &Offer, buyer: &str) -> Result<Accepted, Refusal> {
         self.environment().purchase(&self.asks(offer, buyer, 1, None)).await
     }
 
-    /// A buyer presses and is accepted.
+    /// A buyer presses the button and is accepted.
     pub async fn buys(&self, offer: &Offer, buyer: &str) -> OrderId {
         self.press(offer, buyer).await.unwrap().order
     }
 
-    /// The orders queue is worked off, as order-consumer would. Returns how many messages were handled.
+    /// Works off the orders queue as order-consumer does. Returns how many messages were handled.
     pub async fn consume(&self) -> usize {
         let queue = self.names.orders_queue_url.clone();
         let name = local_cloud::engine::sqs::Sqs::name_of(&queue).to_owned();
@@ -236,12 +236,12 @@ impl World {
         }
     }
 
-    /// The stock's stream has been read so far by somebody else.
-    pub fn has_streamed_to(&self, position: Option<SequenceNumber>) {
+    /// Says how far another reader has already read the stock's stream.
+    pub fn set_stream_position(&self, position: Option<SequenceNumber>) {
         *self.position.lock().unwrap() = position;
     }
 
-    /// The stock's stream is read to its end, as `availability` would.
+    /// Reads the stock's stream to its end, as `availability` does. Returns how many records were handled.
     pub async fn stream(&self) -> usize {
         let store = self.store_of("availability");
         let mut handled = 0;
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Deadlines that are due are looked at, as timeout-check would. Returns how many.
+    /// Handles the deadlines that are due, as timeout-check does. Returns how many were handled.
     pub async fn deadlines(&self) -> usize {
         let (store, providers) = (self.store_of("timeout-check"), self.providers_of("timeout-check"));
         let mut handled = 0;
@@ -275,7 +275,7 @@ impl World {
         handled
     }
 
-    /// Everything that is on its way arrives.
+    /// Delivers all messages, due deadlines and stream records until none is left.
     pub async fn settle_down(&self) {
         while self.consume().await + self.deadlines().await + self.stream().await > 0 {}
     }
@@ -296,12 +296,12 @@ pub async fn engines(clock: &Clock) -> Cloud {
     }
 }
 
-/// The names of the template's tables and queues. order-consumer's environment has every one that any function has.
+/// The names of the template's tables and queues. order-consumer's environment has all that any function has.
 pub fn names() -> Names {
     Names::from_env(|name| function("order-consumer").environment.get(name).cloned()).unwrap()
 }
 
-/// The providers of the sandbox, over a wire, as a function that has just started has them.
+/// The sandbox's providers over a wire, without any cached settings.
 pub fn providers(config: &SdkConfig, wire: &Wire) -> Providers {
     let made = std::sync::atomic::AtomicU64::new(0);
     let random = move || {
@@ -316,12 +316,12 @@ fn function(binary: &str) -> &'static local_cloud::template::model::Function {
     STACK.functions.iter().find(|function| function.binary == binary).unwrap()
 }
 
-/// A far away end of a time budget.
+/// A time limit that no test reaches.
 pub fn far() -> Instant {
     Instant::now() + Duration::from_secs(600)
 }
 
-/// A sale of an hour with one item.
+/// A sale of one item that lasts an hour.
 pub fn form(stock: u32, limit: u32) -> SaleForm {
     let at = |ms| Timestamp::from_millisecond(ms).unwrap();
     SaleForm {
@@ -346,17 +346,17 @@ pub fn form(stock: u32, limit: u32) -> SaleForm {
     }
 }
 
-/// A function's name, as the template deploys it.
+/// The name under which the template deploys a function.
 pub fn name_of(binary: &str) -> String {
     function(binary).name.clone()
 }
 
-/// How long a function may run, as the template says.
+/// A function's timeout in the template.
 pub fn timeout_of(binary: &str) -> Duration {
     function(binary).timeout
 }
 
-/// A change of a bucket, from its stream record.
+/// The change of a bucket that a stream record describes.
 pub fn stock_change(record: &serde_json::Value) -> StockChange {
     let image = |name: &str| -> Option<Bucket> {
         let image = record["dynamodb"].get(name)?;

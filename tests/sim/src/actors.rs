@@ -1,4 +1,4 @@
-//! Who acts: one run of a deployed handler each, with what an event source or a client makes of its answer.
+//! Actors: each is one invocation of a deployed handler, and what its event source or client makes of the answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use domain::ids::{Offer, OrderId};
 use domain::payment::Method;
 use edge::Request;
 use local_cloud::engine::scheduler::Firing;
-use sandbox::{DueNotice, is_accepted};
+use local_cloud::sandbox::{DueNotice, is_accepted};
 use serde_json::{Value, json};
 use testkit::lambda_request::{Answer, request};
 use testkit::paying::notice_request;
@@ -16,49 +16,54 @@ use testkit::paying::notice_request;
 use crate::choice::Delivery;
 use crate::functions::Environment;
 
-/// A buyer's press, to be compared with its answer.
+/// A buyer's press, to compare with its answer.
 #[derive(Clone, Debug)]
 pub struct Press {
     pub buyer: usize,
     pub key: Option<String>,
     pub quantity: u32,
-    /// The version of the availability that the buyer saw when pressing.
+    /// The availability version that the buyer saw when pressing.
     pub seen_version: Option<u64>,
     pub began_ms: i64,
 }
 
-/// A payment that was started.
 #[derive(Clone, Debug)]
 pub struct Payment {
     pub number: String,
     pub link: Option<String>,
 }
 
-/// What a run came to.
+/// The outcome of an invocation.
 pub enum Outcome {
-    /// A press was answered: 202 with this order, or this code.
+    /// The answer to a press: 202 with this order, or a refusal.
     Pressed(Press, Result<OrderId, Refused>),
-    /// An order was looked at: this status, or this code.
-    Seen(OrderId, Result<String, String>),
-    /// A buyer has a payment to make, or has paid with points.
-    Started(usize, Option<Payment>),
-    /// A request of a buyer's or the operator's was answered with this.
+    /// The status of an order, or the code of a refusal.
+    OrderViewed(OrderId, Result<String, String>),
+    /// A buyer's payment that is open at a provider. `None`: refused, or paid with points.
+    PaymentStarted(usize, Option<Payment>),
+    /// The status and code of the answer to a buyer's or the operator's request.
     Answered(&'static str, u16, String),
-    /// A restock with this key was answered with this status.
+    /// The key of a restock and the status of the answer.
     Restocked(String, u16),
-    /// Messages were handled; those are to come again.
-    Consumed { failed: Vec<String>, receipts: Vec<(String, String)>, delivery: Delivery },
-    /// A deadline was looked at, or not.
-    Checked(Box<Firing>, bool),
-    /// A notice was taken, or not.
-    Told { notice: i64, accepted: bool },
-    /// The stream was read on, or not.
+    /// Messages were handled. The `failed` ones are to be delivered again.
+    Consumed {
+        failed: Vec<String>,
+        receipts: Vec<(String, String)>,
+        delivery: Delivery,
+    },
+    /// Whether a deadline was handled.
+    DeadlineChecked(Box<Firing>, bool),
+    NoticeAnswered {
+        notice: i64,
+        accepted: bool,
+    },
+    /// Whether a batch of the stream was handled completely.
     Streamed(bool),
-    /// Reconcile ran, or not all of it.
+    /// Whether reconcile ran without errors.
     Reconciled(bool),
 }
 
-/// Why a press is refused, and the order that it is told of.
+/// Why a press is refused, and the order that the answer names.
 #[derive(Debug)]
 pub struct Refused {
     pub code: String,
@@ -70,38 +75,37 @@ impl std::fmt::Display for Outcome {
         match self {
             Outcome::Pressed(press, Ok(order)) => write!(f, "buyer {} is accepted: {order}", press.buyer),
             Outcome::Pressed(press, Err(refused)) => write!(f, "buyer {} is refused: {}", press.buyer, refused.code),
-            Outcome::Seen(order, Ok(status)) => write!(f, "{order} is {status}"),
-            Outcome::Seen(order, Err(code)) => write!(f, "{order} is not shown: {code}"),
-            Outcome::Started(buyer, Some(payment)) => write!(f, "buyer {buyer} can pay {}", payment.number),
-            Outcome::Started(buyer, None) => write!(f, "buyer {buyer} has no payment to make"),
+            Outcome::OrderViewed(order, Ok(status)) => write!(f, "{order} is {status}"),
+            Outcome::OrderViewed(order, Err(code)) => write!(f, "{order} cannot be viewed: {code}"),
+            Outcome::PaymentStarted(buyer, Some(payment)) => write!(f, "buyer {buyer} can pay {}", payment.number),
+            Outcome::PaymentStarted(buyer, None) => write!(f, "buyer {buyer} has no open payment"),
             Outcome::Answered(what, status, code) => write!(f, "{what}: {status} {code}"),
             Outcome::Restocked(key, status) => write!(f, "{key}: {status}"),
             Outcome::Consumed { failed, receipts, .. } => {
                 write!(f, "{} of {} messages are handled", receipts.len() - failed.len(), receipts.len())
             }
-            Outcome::Checked(firing, done) => write!(f, "deadline {}: {}", firing.name, said(*done)),
-            Outcome::Told { notice, accepted } => write!(f, "notice {notice}: {}", said(*accepted)),
-            Outcome::Streamed(done) => write!(f, "stream: {}", said(*done)),
-            Outcome::Reconciled(done) => write!(f, "reconcile: {}", said(*done)),
+            Outcome::DeadlineChecked(firing, done) => write!(f, "deadline {}: {}", firing.name, done_or_not(*done)),
+            Outcome::NoticeAnswered { notice, accepted } => write!(f, "notice {notice}: {}", done_or_not(*accepted)),
+            Outcome::Streamed(done) => write!(f, "stream: {}", done_or_not(*done)),
+            Outcome::Reconciled(done) => write!(f, "reconcile: {}", done_or_not(*done)),
         }
     }
 }
 
-fn said(done: bool) -> &'static str {
+fn done_or_not(done: bool) -> &'static str {
     if done { "done" } else { "not done" }
 }
 
-pub type Life = Pin<Box<dyn Future<Output = Outcome>>>;
+pub type Invocation = Pin<Box<dyn Future<Output = Outcome>>>;
 
-/// A run of a function.
 pub struct Actor {
     pub id: u64,
     pub environment: Environment,
     pub began_ms: i64,
-    pub life: Life,
+    pub invocation: Invocation,
 }
 
-pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Life {
+pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Invocation {
     let (seen, quantity) = (press.seen_version, press.quantity);
     let body = json!({"saleId": offer.sale, "itemId": offer.item, "quantity": quantity, "seenVersion": seen});
     let headers: Vec<(&str, &str)> = press.key.iter().map(|key| ("idempotency-key", key.as_str())).collect();
@@ -119,16 +123,16 @@ pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Life {
     })
 }
 
-pub fn look(app: Rc<shop::App>, buyer: usize, order: OrderId) -> Life {
+pub fn view_order(app: Rc<shop::App>, buyer: usize, order: OrderId) -> Invocation {
     let asked = request(Some(&name(buyer)), "", "GET", &format!("/orders/{order}"), &[], None);
     Box::pin(async move {
         let answer = Answer::of(shop::handle(&app, asked).await);
         let status = answer.json()["status"].as_str().map(str::to_owned);
-        Outcome::Seen(order, if answer.status == 200 { Ok(status.unwrap()) } else { Err(answer.code()) })
+        Outcome::OrderViewed(order, if answer.status == 200 { Ok(status.unwrap()) } else { Err(answer.code()) })
     })
 }
 
-pub fn pay(app: Rc<shop::App>, buyer: usize, order: &OrderId, method: Method, points: i64) -> Life {
+pub fn pay(app: Rc<shop::App>, buyer: usize, order: &OrderId, method: Method, points: i64) -> Invocation {
     let body = if points > 0 { json!({"method": method, "points": points}) } else { json!({"method": method}) };
     let asked = request(Some(&name(buyer)), "", "POST", &format!("/orders/{order}/payments"), &[], Some(body));
     Box::pin(async move {
@@ -137,22 +141,22 @@ pub fn pay(app: Rc<shop::App>, buyer: usize, order: &OrderId, method: Method, po
         let text = |field: &str| payment[field].as_str().map(str::to_owned);
         let open = answer.status < 300 && payment["status"] == "OPEN";
         let link = text("payUrl").or(text("qrCode"));
-        Outcome::Started(buyer, open.then(|| Payment { number: text("paymentId").unwrap(), link }))
+        Outcome::PaymentStarted(buyer, open.then(|| Payment { number: text("paymentId").unwrap(), link }))
     })
 }
 
-/// A buyer cancels or wants a refund.
-pub fn ask(app: Rc<shop::App>, buyer: usize, order: &OrderId, what: &'static str) -> Life {
+/// A buyer cancels an order or asks for a refund.
+pub fn change_order(app: Rc<shop::App>, buyer: usize, order: &OrderId, what: &'static str) -> Invocation {
     let asked = request(Some(&name(buyer)), "", "POST", &format!("/orders/{order}/{what}"), &[], None);
     Box::pin(async move { answered(what, Answer::of(shop::handle(&app, asked).await)) })
 }
 
-pub fn operate(app: admin::App, what: &'static str, path: &str) -> Life {
+pub fn operate(app: admin::App, what: &'static str, path: &str) -> Invocation {
     let asked = request(Some("operator"), "seckill/admin", "POST", path, &[], None);
     Box::pin(async move { answered(what, Answer::of(admin::handle(&app, asked).await)) })
 }
 
-pub fn restock(app: admin::App, path: &str, key: &str, quantity: u32) -> Life {
+pub fn restock(app: admin::App, path: &str, key: &str, quantity: u32) -> Invocation {
     let headers = [("idempotency-key", key)];
     let body = json!({"quantity": quantity});
     let asked = request(Some("operator"), "seckill/admin", "POST", path, &headers, Some(body));
@@ -170,7 +174,7 @@ pub fn consume(
     event: Value,
     receipts: Vec<(String, String)>,
     delivery: Delivery,
-) -> Life {
+) -> Invocation {
     let event = serde_json::from_value(event).unwrap();
     Box::pin(async move {
         let answer = order_consumer::handle(&app, event).await;
@@ -179,28 +183,28 @@ pub fn consume(
     })
 }
 
-pub fn check_deadline(app: Rc<timeout_check::App>, firing: Firing) -> Life {
+pub fn check_deadline(app: Rc<timeout_check::App>, firing: Firing) -> Invocation {
     let input = serde_json::from_str(firing.target.input.as_deref().unwrap()).unwrap();
     Box::pin(async move {
         let done = timeout_check::handle(&app, input).await.is_ok();
-        Outcome::Checked(Box::new(firing), done)
+        Outcome::DeadlineChecked(Box::new(firing), done)
     })
 }
 
-pub fn notice(app: Rc<payment_notify::App>, due: DueNotice) -> Life {
+pub fn notice(app: Rc<payment_notify::App>, due: DueNotice) -> Invocation {
     let asked: Request = notice_request(&due);
     Box::pin(async move {
         let (parts, body) = payment_notify::handle(&app, asked).await.into_parts();
-        Outcome::Told { notice: due.id, accepted: is_accepted(due.kind, parts.status.as_u16(), &body) }
+        Outcome::NoticeAnswered { notice: due.id, accepted: is_accepted(due.kind, parts.status.as_u16(), &body) }
     })
 }
 
-pub fn stream(app: availability::App, event: Value) -> Life {
+pub fn stream(app: availability::App, event: Value) -> Invocation {
     let event = serde_json::from_value(event).unwrap();
     Box::pin(async move { Outcome::Streamed(availability::handle(&app, event).await.batch_item_failures.is_empty()) })
 }
 
-pub fn reconcile(app: Rc<reconcile::App>) -> Life {
+pub fn reconcile(app: Rc<reconcile::App>) -> Invocation {
     Box::pin(async move { Outcome::Reconciled(reconcile::handle(&app).await.is_ok()) })
 }
 

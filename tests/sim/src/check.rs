@@ -1,4 +1,5 @@
-//! The safety properties, true after every single write. Read from the tables themselves, beside the code that is tested.
+//! The safety properties, which must hold after every single write. They are checked on the tables themselves, not
+//! through the code under test.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +8,30 @@ use domain::ids::{Offer, OrderId};
 use domain::order::{Event, Order, Reason, Status, Step, step};
 use domain::sale::Item;
 use serde::de::DeserializeOwned;
-use testkit::books::try_row;
+use testkit::records::try_row;
 use testkit::world::{World, names};
 
-/// Rows as they were last seen: what has not changed is not read again.
+/// Rows as they were last seen, each with its JSON: a row that has not changed is not parsed again.
 type Rows<K, V> = BTreeMap<K, (String, V)>;
 
-/// What was seen after the last write, to compare with.
-pub struct Watch {
+/// Compares the tables with their state after the previous write.
+pub struct SafetyMonitor {
     offer: Offer,
     item: Item,
     buckets: Rows<BucketNo, Bucket>,
     orders: Rows<OrderId, Order>,
-    /// When, at the latest, each bucket had less than one unit free, and less than two; one that was not there had none.
-    short: BTreeMap<BucketNo, [i64; 2]>,
+    /// The last moment at which each bucket had less than one free unit, and less than two.
+    short_until_ms: BTreeMap<BucketNo, [i64; 2]>,
 }
 
-impl Watch {
+impl SafetyMonitor {
     pub async fn new(observer: &World, offer: &Offer) -> Result<Self, String> {
         let mut watch = Self {
             offer: offer.clone(),
             item: observer.item(offer).await,
             buckets: BTreeMap::new(),
             orders: BTreeMap::new(),
-            short: BTreeMap::new(),
+            short_until_ms: BTreeMap::new(),
         };
         watch.read_buckets(observer).await?;
         Ok(watch)
@@ -44,14 +45,17 @@ impl Watch {
         self.orders.get(id).map(|(_, order)| order)
     }
 
-    /// A bucket that has had so many units free ever since, if there is one: whoever says that it is sold out has not looked into it.
+    /// A bucket that has had `quantity` free units ever since that moment, if there is one. SOLD_OUT would be wrong.
     pub fn free_ever_since(&self, quantity: u32, since_ms: i64) -> Option<BucketNo> {
         let has_them = |number: &BucketNo| self.buckets[number].1.free >= quantity;
         let place = quantity as usize - 1;
-        self.short.iter().find(|(number, short)| has_them(number) && short[place] < since_ms).map(|(number, _)| *number)
+        self.short_until_ms
+            .iter()
+            .find(|(number, short)| has_them(number) && short[place] < since_ms)
+            .map(|(number, _)| *number)
     }
 
-    /// Looks at the tables that were written to; a violation is an error in words.
+    /// Checks the tables that were written to. The error describes the violation.
     pub async fn check(&mut self, observer: &World, written: &[String]) -> Result<(), String> {
         let names = names();
         let wrote = |table: &str| written.iter().any(|written| written == table);
@@ -65,10 +69,10 @@ impl Watch {
             self.read_orders(observer).await?;
         }
         if wrote(&names.orders) || wrote(&names.stock) {
-            self.orders().try_for_each(|order| self.held(order))?;
+            self.orders().try_for_each(|order| self.check_units(order))?;
         }
         if wrote(&names.accounts) {
-            accounts(observer).await?;
+            check_balances(observer).await?;
         }
         Ok(())
     }
@@ -78,11 +82,11 @@ impl Watch {
         struct Key {
             bucket: String,
         }
-        // What was short was so until now.
+        // A bucket that was short stayed short until this write.
         self.note_shortage(observer.clock.now_ms());
         let rows = observer.cloud.dynamodb.rows(&names().stock).await.unwrap();
         if rows.len() < self.buckets.len() {
-            return Err(format!("there were {} buckets, and there are {}", self.buckets.len(), rows.len()));
+            return Err(format!("there were {} buckets, now there are {}", self.buckets.len(), rows.len()));
         }
         for json in rows.into_values() {
             if self.buckets.values().any(|(before, _)| *before == json) {
@@ -100,10 +104,11 @@ impl Watch {
         Ok(())
     }
 
-    /// Notes what is short now. To be told when time passes, too: what was short until then was short then.
+    /// Notes which buckets are short of units now. Also called before time passes, because they stay short until
+    /// then.
     pub fn note_shortage(&mut self, now_ms: i64) {
         for (number, (_, bucket)) in &self.buckets {
-            let short = self.short.entry(*number).or_insert([now_ms; 2]);
+            let short = self.short_until_ms.entry(*number).or_insert([now_ms; 2]);
             for (quantity, at) in [1, 2].into_iter().zip(short) {
                 if bucket.free < quantity {
                     *at = now_ms;
@@ -116,7 +121,7 @@ impl Watch {
         let mut changed = Vec::new();
         let rows = observer.cloud.dynamodb.rows(&names().orders).await.unwrap();
         if rows.len() < self.orders.len() {
-            return Err(format!("there were {} orders, and there are {}", self.orders.len(), rows.len()));
+            return Err(format!("there were {} orders, now there are {}", self.orders.len(), rows.len()));
         }
         for json in rows.into_values() {
             if !self.orders.values().any(|(before, _)| *before == json) {
@@ -124,7 +129,7 @@ impl Watch {
                 changed.push(order.id.clone());
                 let before = self.orders.insert(order.id.clone(), (json, order));
                 let now = &self.orders[&changed[changed.len() - 1]].1;
-                moved(before.as_ref().map(|(_, before)| before), now)?;
+                check_transition(before.as_ref().map(|(_, before)| before), now)?;
             }
         }
         let mut live = BTreeMap::new();
@@ -134,14 +139,14 @@ impl Watch {
             }
         }
         for order in changed.iter().filter_map(|id| self.order(id)).filter(|order| order.status == Status::Paid) {
-            charged(observer, order).await?;
+            check_charge(observer, order).await?;
         }
         Ok(())
     }
 
-    /// An order that waits for its payment has its units, and one that is paid has them or has had them sold to it: otherwise they can be
-    /// sold to somebody else.
-    fn held(&self, order: &Order) -> Result<(), String> {
+    /// A pending order holds its units. A paid one holds them, or they are counted as sold to it. Otherwise they
+    /// could be sold to another buyer.
+    fn check_units(&self, order: &Order) -> Result<(), String> {
         let bucket = self.buckets.get(&order.bucket).map(|(_, bucket)| bucket);
         let held = bucket.and_then(|bucket| bucket.holders.get(&order.id)).copied();
         let sold = bucket.and_then(|bucket| bucket.sold_to.get(&order.id)).copied();
@@ -155,13 +160,17 @@ impl Watch {
             return Ok(());
         }
         let status = order.status.as_str();
-        Err(format!("order {} is {status}, and bucket {} has {held:?} held and {sold:?} sold", order.id, order.bucket))
+        Err(format!(
+            "order {} is {status}, but bucket {} has {held:?} held and {sold:?} sold for it",
+            order.id, order.bucket
+        ))
     }
 }
 
-fn moved(before: Option<&Order>, now: &Order) -> Result<(), String> {
+/// An order changes only as [`domain::order::step`] allows, and times out only after its deadline.
+fn check_transition(before: Option<&Order>, now: &Order) -> Result<(), String> {
     if now.reason == Some(Reason::TimedOut) && now.closed_at < Some(now.pay_by) {
-        return Err(format!("order {} timed out before its time: {now:?}", now.id));
+        return Err(format!("order {} timed out before its deadline: {now:?}", now.id));
     }
     let Some(before) = before else { return Ok(()) };
     let events = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund];
@@ -173,9 +182,9 @@ fn moved(before: Option<&Order>, now: &Order) -> Result<(), String> {
     }
 }
 
-/// What an order was paid with was charged, in full.
-async fn charged(observer: &World, order: &Order) -> Result<(), String> {
-    let paid = order.paid.as_ref().ok_or_else(|| format!("order {} is paid, and with nothing", order.id))?;
+/// The provider has charged the full amount that an order was paid with.
+async fn check_charge(observer: &World, order: &Order) -> Result<(), String> {
+    let paid = order.paid.as_ref().ok_or_else(|| format!("order {} is paid, but not with anything", order.id))?;
     if paid.amount == 0 {
         return Ok(());
     }
@@ -183,38 +192,38 @@ async fn charged(observer: &World, order: &Order) -> Result<(), String> {
     let charge = money.iter().find(|entry| entry.refund.is_none() && entry.transaction == paid.transaction);
     match charge {
         Some(charge) if charge.amount == paid.amount => Ok(()),
-        charge => Err(format!("order {} is paid with {paid:?}, and the provider has {charge:?}", order.id)),
+        charge => Err(format!("order {} is paid with {paid:?}, but the provider has {charge:?}", order.id)),
     }
 }
 
-/// No payment goes back twice, and none that was not made.
-pub async fn money(observer: &World) -> Result<(), String> {
+/// No payment is refunded twice, or without having been made.
+pub async fn check_refunds(observer: &World) -> Result<(), String> {
     let mut kept: BTreeMap<String, i64> = BTreeMap::new();
     for entry in observer.cloud.sandbox.money().await.unwrap() {
         let sign = if entry.refund.is_some() { -1 } else { 1 };
         *kept.entry(entry.transaction).or_default() += sign * entry.amount;
     }
     match kept.into_iter().find(|(_, kept)| *kept < 0) {
-        Some((transaction, _)) => Err(format!("transaction {transaction} went back more than once")),
+        Some((transaction, _)) => Err(format!("transaction {transaction} was refunded more than once")),
         None => Ok(()),
     }
 }
 
-/// Nobody owes points.
-async fn accounts(observer: &World) -> Result<(), String> {
+/// No balance of points is negative.
+async fn check_balances(observer: &World) -> Result<(), String> {
     #[derive(Debug, serde::Deserialize)]
     struct Account {
         balance: i64,
     }
     for json in observer.cloud.dynamodb.rows(&names().accounts).await.unwrap().into_values() {
         if read::<Account>(&json)?.balance < 0 {
-            return Err(format!("an account owes points: {json}"));
+            return Err(format!("an account has a negative balance: {json}"));
         }
     }
     Ok(())
 }
 
-/// A row that cannot be read is a violation as well: fewer than no units, say.
+/// A row that cannot be parsed is a violation as well, for example a negative number of units.
 fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
     try_row(json).map_err(|error| format!("{error}: {json}"))
 }

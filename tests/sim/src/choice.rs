@@ -1,12 +1,13 @@
-//! What can happen, one thing at a time. A run is a list of these: drawn from a seed, or what is left of such a list when it is
-//! shortened. Each is written so that it means the same, or nothing, when others before it are left out.
+//! The steps of a run. A run is a list of them: drawn from a seed, or a part of such a list while a failing run is
+//! shortened. So each step is written in such a way that it means the same, or nothing, when earlier steps are left
+//! out.
 
 use std::fmt;
 
 use domain::payment::Method;
 use local_cloud::wire::Fault;
 
-/// A thing that happens, and its place in the run that was drawn first: whoever begins to act has it as a name.
+/// A step and its place in the run as it was drawn. An actor that the step starts has this number as its name.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub id: u64,
@@ -15,78 +16,86 @@ pub struct Step {
 
 #[derive(Clone, Debug)]
 pub enum Choice {
-    /// Somebody begins to act.
-    Begin(Act),
-    /// One of the calls that an actor waits with is carried out, and this befalls it.
-    Call { actor: u64, nth: usize, fault: Fault },
-    /// An actor's process dies: between two of its calls, and with its memory.
-    Dies { actor: u64 },
-    /// A call arrives whose caller has given up.
-    Arrives { which: usize },
-    /// The tables' copy catches up.
-    CatchesUp { writes: usize },
-    /// Time passes.
-    Passes { ms: u64 },
+    Start(Action),
+    /// One of an actor's pending calls proceeds, and meets this fault.
+    Call {
+        actor: u64,
+        nth: usize,
+        fault: Fault,
+    },
+    /// An actor's process ends between two of its calls, and its memory is lost.
+    Crash {
+        actor: u64,
+    },
+    /// A call whose caller has given up reaches its service.
+    LateCallArrives {
+        which: usize,
+    },
+    /// The replica that serves stale reads applies some more writes.
+    ReplicaCatchesUp {
+        writes: usize,
+    },
+    TimePasses {
+        ms: u64,
+    },
 }
 
 /// Which of a buyer's orders or payments: 0 is the latest, 1 the one before.
-pub type Back = usize;
+pub type NthLatest = usize;
 
 #[derive(Clone, Debug)]
-pub enum Act {
-    /// A buyer presses, at one of the running functions.
+pub enum Action {
+    /// A buyer presses the button; the request reaches one of the running functions.
     Press {
         buyer: usize,
         key: Option<String>,
         quantity: u32,
         environment: usize,
-        /// Whether the press carries the version of the availability that the shop shows at this moment.
+        /// Whether the press carries the availability version that the storefront shows at this moment.
         informed: bool,
     },
-    /// The buyer looks at an order that was accepted.
-    Look {
+    /// A buyer views an accepted order.
+    ViewOrder {
         buyer: usize,
-        back: Back,
+        nth_latest: NthLatest,
     },
     Cancel {
         buyer: usize,
-        back: Back,
+        nth_latest: NthLatest,
     },
     Pay {
         buyer: usize,
-        back: Back,
+        nth_latest: NthLatest,
         method: Method,
         points: i64,
     },
     Refund {
         buyer: usize,
-        back: Back,
+        nth_latest: NthLatest,
     },
-    /// Something happens to a payment at its provider.
-    AtTheProvider {
+    AtProvider {
         buyer: usize,
-        back: Back,
-        what: Paying,
+        nth_latest: NthLatest,
+        what: ProviderEvent,
     },
-    /// A provider sends a notice that is due.
     Notice {
         which: usize,
         twice: bool,
     },
-    /// Messages arrive at order-consumer.
+    /// Messages are delivered to order-consumer. `newer`: one of them is of a newer version.
     Messages {
-        most: usize,
-        fate: Delivery,
+        max: usize,
+        delivery: Delivery,
         newer: bool,
     },
-    /// Records of the stock's stream arrive at `availability`.
+    /// Records of the stock's stream are delivered to `availability`.
     Stream {
-        most: usize,
+        max: usize,
     },
-    /// A payment deadline.
+    /// A payment deadline fires.
     Deadline {
         which: usize,
-        fate: Firing,
+        delivery: DeadlineDelivery,
     },
     Reconcile,
     Restock {
@@ -98,29 +107,29 @@ pub enum Act {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paying {
+pub enum ProviderEvent {
     Paid,
     PaidLate,
     Failed,
-    ToldAgain,
+    NotifiedAgain,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     Once,
     Twice,
-    /// Handled, but not deleted: it comes again.
+    /// Handled but not deleted, so it is delivered again.
     NotDeleted,
-    /// Taken by a function that never began: it comes again when nobody has deleted it for long enough.
+    /// Received but never handled, so it is delivered again after the visibility timeout.
     Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Firing {
+pub enum DeadlineDelivery {
     Due,
     Early,
     Twice,
-    /// It never comes.
+    /// The schedule is lost.
     Never,
 }
 
@@ -128,44 +137,46 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.id;
         match &self.choice {
-            Choice::Begin(act) => write!(f, "{id}: {act}"),
-            Choice::Call { actor, fault, .. } => write!(f, "{id}: {actor} goes on: {fault:?}"),
-            Choice::Dies { actor } => write!(f, "{id}: {actor} dies"),
-            Choice::Arrives { which } => write!(f, "{id}: a late call arrives ({which})"),
-            Choice::CatchesUp { writes } => write!(f, "{id}: the copy catches up by {writes} writes"),
-            Choice::Passes { ms } => write!(f, "{id}: {ms} ms pass"),
+            Choice::Start(act) => write!(f, "{id}: {act}"),
+            Choice::Call { actor, fault, .. } => write!(f, "{id}: {actor} proceeds: {fault:?}"),
+            Choice::Crash { actor } => write!(f, "{id}: {actor} crashes"),
+            Choice::LateCallArrives { which } => write!(f, "{id}: a late call arrives ({which})"),
+            Choice::ReplicaCatchesUp { writes } => write!(f, "{id}: the replica applies {writes} writes"),
+            Choice::TimePasses { ms } => write!(f, "{id}: {ms} ms pass"),
         }
     }
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Act::Press { buyer, key, quantity, environment, informed } => {
+            Action::Press { buyer, key, quantity, environment, informed } => {
                 let key = key.as_deref().unwrap_or("no key");
-                let informed = if *informed { ", having looked" } else { "" };
+                let informed = if *informed { ", having seen the storefront" } else { "" };
                 write!(f, "buyer {buyer} presses for {quantity} with {key} at seckill {environment}{informed}")
             }
-            Act::Look { buyer, back } => write!(f, "buyer {buyer} looks at order -{back}"),
-            Act::Cancel { buyer, back } => write!(f, "buyer {buyer} cancels order -{back}"),
-            Act::Pay { buyer, back, method, points } => {
-                write!(f, "buyer {buyer} wants to pay order -{back} by {} and {points} points", method.as_str())
+            Action::ViewOrder { buyer, nth_latest } => write!(f, "buyer {buyer} views order -{nth_latest}"),
+            Action::Cancel { buyer, nth_latest } => write!(f, "buyer {buyer} cancels order -{nth_latest}"),
+            Action::Pay { buyer, nth_latest, method, points } => {
+                write!(f, "buyer {buyer} pays order -{nth_latest} by {} and {points} points", method.as_str())
             }
-            Act::Refund { buyer, back } => write!(f, "buyer {buyer} wants order -{back} refunded"),
-            Act::AtTheProvider { buyer, back, what } => write!(f, "payment -{back} of buyer {buyer}: {what:?}"),
-            Act::Notice { which, twice } => {
-                write!(f, "notice {which} comes{}", if *twice { " twice" } else { "" })
+            Action::Refund { buyer, nth_latest } => write!(f, "buyer {buyer} asks for a refund of order -{nth_latest}"),
+            Action::AtProvider { buyer, nth_latest, what } => {
+                write!(f, "payment -{nth_latest} of buyer {buyer}: {what:?}")
             }
-            Act::Messages { most, fate, newer } => {
+            Action::Notice { which, twice } => {
+                write!(f, "notice {which} is delivered{}", if *twice { " twice" } else { "" })
+            }
+            Action::Messages { max, delivery, newer } => {
                 let newer = if *newer { " of a newer version" } else { "" };
-                write!(f, "up to {most} messages{newer} arrive: {fate:?}")
+                write!(f, "up to {max} messages{newer} are delivered: {delivery:?}")
             }
-            Act::Stream { most } => write!(f, "up to {most} stream records arrive"),
-            Act::Deadline { which, fate } => write!(f, "deadline {which} comes: {fate:?}"),
-            Act::Reconcile => f.write_str("reconcile runs"),
-            Act::Restock { quantity, key } => write!(f, "restock of {quantity} ({key})"),
-            Act::Pause => f.write_str("the sale is paused"),
-            Act::Resume => f.write_str("the sale is resumed"),
+            Action::Stream { max } => write!(f, "up to {max} stream records are delivered"),
+            Action::Deadline { which, delivery } => write!(f, "deadline {which} fires: {delivery:?}"),
+            Action::Reconcile => f.write_str("reconcile starts"),
+            Action::Restock { quantity, key } => write!(f, "restock of {quantity} ({key})"),
+            Action::Pause => f.write_str("the sale is paused"),
+            Action::Resume => f.write_str("the sale is resumed"),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a run reached: calls, faults, and everything that the functions counted. A run of many seeds that never came somewhere proves nothing
-//! about that place, and fails.
+//! What a run reached: faults, deliveries, and everything that the functions count in metrics. Many seeds that never
+//! reach a place prove nothing about it, so `tests/seeds.rs` fails if a place is missed.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// How often each was reached.
+/// How often each place was reached.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage(BTreeMap<String, u64>);
 
@@ -24,12 +24,12 @@ impl Coverage {
         }
     }
 
-    /// What begins with `kind`, and how often.
+    /// The places of one kind, such as `fault`, and how often each was reached.
     pub fn of(&self, kind: &str) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().filter_map(move |(what, times)| Some((what.strip_prefix(kind)?.strip_prefix(' ')?, *times)))
     }
 
-    /// A function's metrics: each that counts something, by its kind.
+    /// Marks every metric in a log line that counts something, with the value of its dimension.
     pub fn metrics(&mut self, line: &str) {
         let line: Value = serde_json::from_str(line).unwrap();
         for directive in line["_aws"]["CloudWatchMetrics"].as_array().unwrap() {

@@ -1,206 +1,216 @@
-//! What happens next, drawn from the dice: mostly a call that somebody waits with, otherwise something new.
+//! Draws the next step: mostly a pending call that proceeds, otherwise something new.
 
 use domain::order::{Order, Status};
 use domain::payment::Method;
 
-use crate::choice::{Act, Back, Choice, Delivery, Firing, Paying};
+use crate::choice::{Action, Choice, DeadlineDelivery, Delivery, NthLatest, ProviderEvent};
+use crate::conditions::Activity;
 use crate::functions::ENVIRONMENTS;
 use crate::run::Sim;
-use crate::weather::Deed;
 
-/// Everybody who is at it at the same time.
-const ACTORS: usize = 6;
+/// The most actors at the same time.
+const MAX_ACTORS: usize = 6;
 
 impl Sim {
     pub(crate) async fn draw(&mut self) -> Choice {
-        let waiting = self.turns.actors();
-        if !waiting.is_empty() && self.dice.chance(70) {
+        let waiting = self.calls.actors();
+        if !waiting.is_empty() && self.rng.chance(70) {
             return self.draw_call(&waiting);
         }
-        if self.dice.chance(self.weather.passing * 3) {
+        if self.rng.chance(self.conditions.time_steps * 3) {
             return self.draw_time();
         }
-        if !self.actors.is_empty() && self.dice.chance(self.weather.deaths * 3) {
-            let which = self.dice.below(self.actors.len());
-            return Choice::Dies { actor: self.actors[which].id };
+        if !self.actors.is_empty() && self.rng.chance(self.conditions.crashes * 3) {
+            let which = self.rng.below(self.actors.len());
+            return Choice::Crash { actor: self.actors[which].id };
         }
-        if self.wire.late() > 0 && self.dice.chance(self.weather.arrivals) {
-            return Choice::Arrives { which: self.dice.below(8) };
+        if self.wire.late() > 0 && self.rng.chance(self.conditions.late_arrivals) {
+            return Choice::LateCallArrives { which: self.rng.below(8) };
         }
         match self.actors.len() {
-            ACTORS.. if !waiting.is_empty() => self.draw_call(&waiting),
-            ACTORS.. => self.draw_time(),
-            _ => self.draw_deed().await,
+            MAX_ACTORS.. if !waiting.is_empty() => self.draw_call(&waiting),
+            MAX_ACTORS.. => self.draw_time(),
+            _ => self.draw_activity().await,
         }
     }
 
-    /// Whoever is slow waits until nobody else does, or until its time comes: it meets what has changed since its last call.
+    /// A slow actor waits while others proceed, so that it acts on what has changed since its last call.
     fn draw_call(&mut self, waiting: &[u64]) -> Choice {
-        if self.dice.chance(2) {
+        if self.rng.chance(2) {
             self.slow.pop_first();
         }
-        // What it decides now, it decides by what it was told.
+        // An actor whose condition failed decides by the row that it was shown, which may change before its next
+        // call.
         if let Some(refused) = self.refused.take()
-            && self.dice.chance(self.weather.slowness * 5)
+            && self.rng.chance(self.conditions.slowness * 5)
         {
             self.slow.insert(refused);
         }
         let quick: Vec<u64> = waiting.iter().filter(|actor| !self.slow.contains(actor)).copied().collect();
         let of = if quick.is_empty() { waiting } else { &quick };
-        let actor = of[self.dice.below(of.len())];
-        if self.dice.chance(self.weather.slowness) {
+        let actor = of[self.rng.below(of.len())];
+        if self.rng.chance(self.conditions.slowness) {
             self.slow.insert(actor);
         }
-        Choice::Call { actor, nth: self.dice.below(4), fault: self.weather.fault(&mut self.dice) }
+        Choice::Call { actor, nth: self.rng.below(4), fault: self.conditions.fault(&mut self.rng) }
     }
 
     fn draw_time(&mut self) -> Choice {
-        Choice::Passes { ms: self.weather.times[self.dice.below(self.weather.times.len())] }
+        Choice::TimePasses { ms: self.conditions.time_step_ms[self.rng.below(self.conditions.time_step_ms.len())] }
     }
 
-    async fn draw_deed(&mut self) -> Choice {
-        if self.dice.chance(self.weather.impatience)
-            && let Some(act) = self.asked_again()
+    async fn draw_activity(&mut self) -> Choice {
+        if self.rng.chance(self.conditions.impatience)
+            && let Some(act) = self.draw_repeat()
         {
-            return Choice::Begin(act);
+            return Choice::Start(act);
         }
-        let deed = match self.weather.deed(&mut self.dice) {
-            // Nobody can do anything with an order or a payment that is not there.
-            Deed::AtTheProvider if self.payments.is_empty() => Deed::Pay,
-            deed => deed,
+        let activity = match self.conditions.activity(&mut self.rng) {
+            // These activities need an order or a payment.
+            Activity::AtProvider if self.payments.is_empty() => Activity::Pay,
+            activity => activity,
         };
-        let deed = match deed {
-            Deed::Look | Deed::Cancel | Deed::Refund | Deed::Pay if self.orders.is_empty() => Deed::Press,
-            deed => deed,
-        };
-        Choice::Begin(match deed {
-            Deed::Press => self.draw_press(),
-            Deed::Look => {
-                let (buyer, back) = self.some_order();
-                Act::Look { buyer, back }
+        let activity = match activity {
+            Activity::ViewOrder | Activity::Cancel | Activity::Refund | Activity::Pay if self.orders.is_empty() => {
+                Activity::Press
             }
-            Deed::Cancel => {
-                // Of a few, whoever gave up has units; of many, hardly anybody cancels.
-                let (buyer, back) = match self.weather.eager {
+            activity => activity,
+        };
+        Choice::Start(match activity {
+            Activity::Press => self.draw_press(),
+            Activity::ViewOrder => {
+                let (buyer, nth_latest) = self.some_order();
+                Action::ViewOrder { buyer, nth_latest }
+            }
+            Activity::Cancel => {
+                // With eager buyers, cancels must hit orders that hold units; otherwise most cancels are refused.
+                let (buyer, nth_latest) = match self.conditions.eager {
                     0 => self.some_order(),
                     _ => self.order_that(|order| order.status == Status::PendingPayment),
                 };
-                Act::Cancel { buyer, back }
+                Action::Cancel { buyer, nth_latest }
             }
-            Deed::Refund => {
-                let (buyer, back) = self.order_that(|order| order.status == Status::Paid);
-                Act::Refund { buyer, back }
+            Activity::Refund => {
+                let (buyer, nth_latest) = self.order_that(|order| order.status == Status::Paid);
+                Action::Refund { buyer, nth_latest }
             }
-            Deed::Pay => {
-                let (buyer, back) = self.order_that(|order| order.status == Status::PendingPayment);
-                let method = Method::ALL[self.dice.below(Method::ALL.len())];
-                let points = if method != Method::Points && self.dice.chance(25) { 40 } else { 0 };
-                Act::Pay { buyer, back, method, points }
+            Activity::Pay => {
+                let (buyer, nth_latest) = self.order_that(|order| order.status == Status::PendingPayment);
+                let method = Method::ALL[self.rng.below(Method::ALL.len())];
+                let points = if method != Method::Points && self.rng.chance(25) { 40 } else { 0 };
+                Action::Pay { buyer, nth_latest, method, points }
             }
-            Deed::AtTheProvider => self.draw_payment(),
-            Deed::Notice => Act::Notice { which: self.dice.below(4), twice: self.dice.chance(15) },
-            Deed::Messages => {
-                let fate = match self.dice.below(20) {
+            Activity::AtProvider => self.draw_payment(),
+            Activity::Notice => Action::Notice { which: self.rng.below(4), twice: self.rng.chance(15) },
+            Activity::Messages => {
+                let delivery = match self.rng.below(20) {
                     0..3 => Delivery::Twice,
                     3 => Delivery::NotDeleted,
                     4 => Delivery::Lost,
                     _ => Delivery::Once,
                 };
-                Act::Messages { most: 1 + self.dice.below(3), fate, newer: self.dice.chance(2) }
+                Action::Messages { max: 1 + self.rng.below(3), delivery, newer: self.rng.chance(2) }
             }
-            Deed::Stream => Act::Stream { most: 1 + self.dice.below(6) },
-            Deed::Deadline => {
-                let fate = [Firing::Due, Firing::Due, Firing::Due, Firing::Early, Firing::Twice, Firing::Never];
-                Act::Deadline { which: self.dice.below(4), fate: fate[self.dice.below(fate.len())] }
+            Activity::Stream => Action::Stream { max: 1 + self.rng.below(6) },
+            Activity::Deadline => {
+                let delivery = [
+                    DeadlineDelivery::Due,
+                    DeadlineDelivery::Due,
+                    DeadlineDelivery::Due,
+                    DeadlineDelivery::Early,
+                    DeadlineDelivery::Twice,
+                    DeadlineDelivery::Never,
+                ];
+                Action::Deadline { which: self.rng.below(4), delivery: delivery[self.rng.below(delivery.len())] }
             }
-            Deed::Reconcile => Act::Reconcile,
-            // The same restock may be asked for twice.
-            Deed::Restock => Act::Restock { quantity: 1, key: format!("restock-{}", self.dice.below(3)) },
-            Deed::Pause => Act::Pause,
-            Deed::Resume => Act::Resume,
-            Deed::CatchUp => return Choice::CatchesUp { writes: 1 + self.dice.below(20) },
+            Activity::Reconcile => Action::Reconcile,
+            // Few keys, so the same restock is requested several times.
+            Activity::Restock => Action::Restock { quantity: 1, key: format!("restock-{}", self.rng.below(3)) },
+            Activity::Pause => Action::Pause,
+            Activity::Resume => Action::Resume,
+            Activity::CatchUp => return Choice::ReplicaCatchesUp { writes: 1 + self.rng.below(20) },
         })
     }
 
-    /// What a buyer has asked for and has no answer to yet, again: it may come to another function that is running.
-    fn asked_again(&mut self) -> Option<Act> {
-        let asked: Vec<&Act> = self.actors.iter().filter_map(|actor| self.asked.get(&actor.id)).collect();
-        let act = (*asked.get(self.dice.below(asked.len()))?).clone();
+    /// Repeats a request that has no answer yet. It may reach another running function.
+    fn draw_repeat(&mut self) -> Option<Action> {
+        let asked: Vec<&Action> = self.actors.iter().filter_map(|actor| self.requests.get(&actor.id)).collect();
+        let act = (*asked.get(self.rng.below(asked.len()))?).clone();
         Some(match act {
-            Act::Press { buyer, key, quantity, .. } => self.press_of(buyer, key, quantity),
+            Action::Press { buyer, key, quantity, .. } => self.press_of(buyer, key, quantity),
             act => act,
         })
     }
 
-    /// A buyer of the crowd, or one who was accepted lately and presses again; with the key of before, a new one, or none.
-    fn draw_press(&mut self) -> Act {
-        // Who got no clear answer tries the same again, mostly at once.
-        if self.dice.chance(40)
-            && let Some((buyer, mut key, mut quantity)) = self.unsure.pop()
+    /// A press of any buyer, or of one who was just accepted; with the previous key, a new one, or none.
+    fn draw_press(&mut self) -> Action {
+        // A buyer without a clear answer usually retries at once.
+        if self.rng.chance(40)
+            && let Some((buyer, mut key, mut quantity)) = self.unanswered.pop()
         {
-            // Or less, as something new.
-            if quantity > 1 && self.dice.chance(80) {
+            // Or asks for less, which is a new request.
+            if quantity > 1 && self.rng.chance(80) {
                 quantity -= 1;
                 key = key.map(|key| format!("{key}-less"));
             }
             return self.press_of(buyer, key, quantity);
         }
-        let buyer = match self.lately.last() {
-            Some(buyer) if self.dice.chance(15) => *buyer,
-            _ if self.weather.eager > 0 && self.dice.chance(80) => self.dice.below(self.weather.eager),
-            _ => self.dice.below(self.weather.buyers),
+        let buyer = match self.recent_buyers.last() {
+            Some(buyer) if self.rng.chance(15) => *buyer,
+            _ if self.conditions.eager > 0 && self.rng.chance(80) => self.rng.below(self.conditions.eager),
+            _ => self.rng.below(self.conditions.buyers),
         };
-        let tries = if buyer < self.weather.eager { 12 } else { 3 };
-        let key = match self.dice.below(3) {
+        let tries = if buyer < self.conditions.eager { 12 } else { 3 };
+        let key = match self.rng.below(3) {
             0 => None,
             1 => Some(format!("key-{buyer}")),
-            _ => Some(format!("key-{buyer}-{}", self.dice.below(tries))),
+            _ => Some(format!("key-{buyer}-{}", self.rng.below(tries))),
         };
-        let quantity = if self.dice.chance(self.weather.pairs) { 2 } else { 1 };
+        let quantity = if self.rng.chance(self.conditions.double_quantity) { 2 } else { 1 };
         self.press_of(buyer, key, quantity)
     }
 
-    /// A press at some running function, by somebody who looked at the shop just before, or did not.
-    fn press_of(&mut self, buyer: usize, key: Option<String>, quantity: u32) -> Act {
-        let environment = self.dice.below(ENVIRONMENTS);
-        Act::Press { buyer, key, quantity, environment, informed: self.dice.chance(50) }
+    /// A press that reaches any running function, by a buyer who has just looked at the storefront or has not.
+    fn press_of(&mut self, buyer: usize, key: Option<String>, quantity: u32) -> Action {
+        let environment = self.rng.below(ENVIRONMENTS);
+        Action::Press { buyer, key, quantity, environment, informed: self.rng.chance(50) }
     }
 
-    /// One of the latest orders, mostly: they are the ones that still wait.
-    fn some_order(&mut self) -> (usize, Back) {
-        let latest = if self.dice.chance(80) { 5 } else { self.lately.len() };
-        let buyer = self.lately.iter().rev().nth(self.dice.below(latest)).copied();
-        (buyer.unwrap_or(0), usize::from(self.dice.chance(10)))
+    /// An order, mostly one of the latest: those are still waiting.
+    fn some_order(&mut self) -> (usize, NthLatest) {
+        let latest = if self.rng.chance(80) { 5 } else { self.recent_buyers.len() };
+        let buyer = self.recent_buyers.iter().rev().nth(self.rng.below(latest)).copied();
+        (buyer.unwrap_or(0), usize::from(self.rng.chance(10)))
     }
 
-    /// An order like this, mostly: most orders are not, and nothing comes of asking for it.
-    fn order_that(&mut self, is_like_this: impl Fn(&Order) -> bool) -> (usize, Back) {
-        let like_this: Vec<(usize, Back)> =
-            self.watch.orders().filter(|order| is_like_this(order)).filter_map(|order| self.place_of(order)).collect();
-        match like_this.get(self.dice.below(like_this.len())) {
-            Some(place) if self.dice.chance(80) => *place,
+    /// Mostly an order that fits: requests about the others are refused.
+    fn order_that(&mut self, fits: impl Fn(&Order) -> bool) -> (usize, NthLatest) {
+        let fitting: Vec<(usize, NthLatest)> =
+            self.safety.orders().filter(|order| fits(order)).filter_map(|order| self.place_of(order)).collect();
+        match fitting.get(self.rng.below(fitting.len())) {
+            Some(place) if self.rng.chance(80) => *place,
             _ => self.some_order(),
         }
     }
 
-    /// Whose order it is, and which of theirs, if it was accepted.
-    fn place_of(&self, order: &Order) -> Option<(usize, Back)> {
+    /// The buyer of an accepted order, and which of the buyer's orders it is.
+    fn place_of(&self, order: &Order) -> Option<(usize, NthLatest)> {
         let mut buyers = self.orders.iter();
         buyers.find_map(|(buyer, orders)| Some((*buyer, orders.iter().rev().position(|id| *id == order.id)?)))
     }
 
-    fn draw_payment(&mut self) -> Act {
+    fn draw_payment(&mut self) -> Action {
         let (mut buyer, _) = self.order_that(|order| order.payment.is_some());
         if !self.payments.contains_key(&buyer) {
-            let which = self.dice.below(self.payments.len());
+            let which = self.rng.below(self.payments.len());
             buyer = self.payments.keys().nth(which).copied().unwrap_or(0);
         }
-        let what = match self.dice.below(12) {
-            0 => Paying::Failed,
-            1 => Paying::ToldAgain,
-            2..6 => Paying::PaidLate,
-            _ => Paying::Paid,
+        let what = match self.rng.below(12) {
+            0 => ProviderEvent::Failed,
+            1 => ProviderEvent::NotifiedAgain,
+            2..6 => ProviderEvent::PaidLate,
+            _ => ProviderEvent::Paid,
         };
-        Act::AtTheProvider { buyer, back: usize::from(self.dice.chance(25)), what }
+        Action::AtProvider { buyer, nth_latest: usize::from(self.rng.chance(25)), what }
     }
 }

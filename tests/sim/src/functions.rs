@@ -1,4 +1,4 @@
-//! The running functions: the deployed handlers' own code, each with its memory and its clock.
+//! The running functions: the deployed handlers, each with its own memory and clock.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,9 +17,9 @@ use testkit::permissions::POLICIES;
 use testkit::world::{SALT, name_of, names, providers, timeout_of};
 
 use crate::coverage::Coverage;
-use crate::dice::Dice;
+use crate::rng::Rng;
 
-/// How many of each are running. A buyer may come to any.
+/// How many environments of each function are running. A request may reach any of them.
 pub const ENVIRONMENTS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,26 +59,24 @@ impl Function {
         }
     }
 
-    /// How long it may run.
     pub fn timeout(self) -> Duration {
         timeout_of(self.name())
     }
 }
 
-/// A running function.
+/// A running function and its number.
 pub type Environment = (Function, usize);
 
-/// The functions that are running.
 pub struct Functions {
     clock: Clock,
     wire: Wire,
-    /// How each calls AWS: with its own permissions.
+    /// The SDK configuration of each function, with its own permissions.
     configs: Vec<SdkConfig>,
     stores: Vec<Store>,
     coverage: Arc<Mutex<Coverage>>,
-    /// How far the clock of each is off, in milliseconds.
+    /// How far each environment's clock is off, in milliseconds.
     skews: Vec<i64>,
-    /// The next random bits that a function gets.
+    /// The random bits that a function gets next.
     random: Arc<AtomicU32>,
     seckill: Vec<Rc<seckill::App>>,
     consumer: Vec<Rc<order_consumer::App>>,
@@ -89,9 +87,9 @@ pub struct Functions {
 }
 
 impl Functions {
-    pub fn new(clock: Clock, wire: Wire, coverage: Arc<Mutex<Coverage>>, apart_ms: u64, dice: &mut Dice) -> Self {
-        let skew = |dice: &mut Dice| dice.below(apart_ms as usize + 1) as i64 - apart_ms as i64 / 2;
-        let skews = (0..Function::ALL.len() * ENVIRONMENTS).map(|_| skew(dice)).collect();
+    pub fn new(clock: Clock, wire: Wire, coverage: Arc<Mutex<Coverage>>, clock_skew_ms: u64, rng: &mut Rng) -> Self {
+        let skew = |rng: &mut Rng| rng.below(clock_skew_ms as usize + 1) as i64 - clock_skew_ms as i64 / 2;
+        let skews = (0..Function::ALL.len() * ENVIRONMENTS).map(|_| skew(rng)).collect();
         let configs: Vec<SdkConfig> = Function::ALL.iter().map(|function| config_of(&wire, *function)).collect();
         let mut functions = Self {
             clock,
@@ -119,7 +117,7 @@ impl Functions {
         functions
     }
 
-    /// A function's process died: the next request finds one that has just started.
+    /// Replaces a crashed environment by one with empty memory.
     pub fn restart(&mut self, (function, number): Environment) {
         match function {
             Function::Seckill => self.seckill[number] = Rc::new(self.new_seckill(number)),
@@ -128,12 +126,11 @@ impl Functions {
             Function::Shop => self.shop[number] = Rc::new(self.new_shop(number)),
             Function::TimeoutCheck => self.timeout_check[number] = Rc::new(self.new_timeout_check(number)),
             Function::Reconcile => self.reconcile[number] = Rc::new(self.new_reconcile(number)),
-            // They keep nothing in memory.
+            // These keep nothing in memory.
             Function::Admin | Function::Availability => {}
         }
     }
 
-    /// The random bits that the next function to ask gets.
     pub fn set_random(&self, random: u64) {
         self.random.store((random >> 34) as u32, Ordering::Relaxed);
     }
@@ -239,7 +236,7 @@ impl Functions {
     }
 }
 
-/// Each fault reaches the flow itself: what the SDK's own retries get over is tested call by call elsewhere.
+/// The SDK's retries are off, so that every fault reaches the flow. `tests/flows/crashes.rs` covers the retries.
 fn config_of(wire: &Wire, function: Function) -> SdkConfig {
     let wire = wire.of_function(&POLICIES, &name_of(function.name()));
     wire.sdk_config().to_builder().retry_config(RetryConfig::disabled()).build()

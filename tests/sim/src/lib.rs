@@ -1,8 +1,12 @@
-//! Whole lives of a sale, one seed each: the deployed handlers' code through the real SDK on in-process engines, on one thread and a driven
-//! clock, where every choice comes from the seed: who acts next, which call is carried out next, and what befalls it.
+//! A deterministic simulation of whole sales. Each seed is one sale: the deployed handlers run through the real AWS
+//! SDK on in-process engines, on one thread and with a driven clock. The seed decides everything else: who acts
+//! next, which call proceeds next, and which fault it meets.
 //!
-//! Checked after every write: the safety properties ([`check`]). Then faults stop, time passes and queues drain ([`calm`]): everything accepted
-//! is known, nothing is held by nobody, the books agree with the providers', and everything can still be sold.
+//! After every write the safety properties are checked ([`check`]). At the end faults stop, time passes and queues
+//! drain ([`settling`]). Then every accepted purchase has an order, no units are held without one, all records agree
+//! with the providers, and every unit can still be sold.
+//!
+//! `README.md` explains how to read, replay and extend it.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -12,27 +16,27 @@
     clippy::panic
 )]
 
+pub mod actions;
 pub mod actors;
 pub mod answers;
-pub mod begin;
-pub mod calm;
 pub mod check;
 pub mod choice;
+pub mod conditions;
 pub mod coverage;
 pub mod draw;
 pub mod functions;
-pub mod lives;
 pub mod model;
 pub mod planted_bugs;
 pub mod run;
+pub mod scenarios;
+pub mod settling;
 pub mod shrink;
-pub mod weather;
 
-pub use testkit::dice;
+pub use testkit::rng;
 
-/// Runs one thing to its end on a runtime of its own. Unconstrained: a run is one long poll, and tokio would stop serving it after a while to be
-/// fair to others.
-pub fn alone<T>(future: impl Future<Output = T>) -> T {
+/// Runs a future to its end on a runtime of its own. It is unconstrained because a run is one long poll, which
+/// tokio's cooperative scheduling would otherwise interrupt.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(tokio::task::unconstrained(future))
 }

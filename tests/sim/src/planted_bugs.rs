@@ -1,17 +1,16 @@
-//! Planted bugs: edits of a copy of the tree, each behind a switch, that the seeds must catch.
+//! Planted bugs: edits in a copy of the source tree, each behind a switch, that the simulation must catch.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The edit that all the others need.
+/// The edit that adds the switch itself.
 pub const SWITCH: &str = "switch";
 
-/// A planted bug.
 #[derive(Clone, Debug)]
 pub struct Bug {
     pub name: String,
-    /// What is wrong, in words.
+    /// What is wrong, in one sentence.
     pub what: String,
     edits: Vec<Edit>,
 }
@@ -40,7 +39,8 @@ fn bug(text: &str) -> Bug {
     Bug { name: name.into(), what: what.trim().into(), edits: parts.map(edit).collect() }
 }
 
-/// Plants every bug, each behind its switch. `read` gives a file's text. An edit whose place is not there exactly once is an error.
+/// Applies all edits to the texts that `read` returns. It is an error if a quoted text does not occur exactly once in
+/// its file.
 pub fn plant(bugs: &[Bug], read: impl Fn(&str) -> String) -> Result<BTreeMap<String, String>, String> {
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for Bug { name, edits, .. } in bugs {
@@ -48,14 +48,18 @@ pub fn plant(bugs: &[Bug], read: impl Fn(&str) -> String) -> Result<BTreeMap<Str
             let text = files.entry(file.clone()).or_insert_with(|| read(file));
             match text.matches(old.as_str()).count() {
                 1 => *text = text.replacen(old.as_str(), new, 1),
-                times => return Err(format!("{name}: its place is {times} times in {file}, and must be there once")),
+                times => {
+                    return Err(format!(
+                        "{name}: its text occurs {times} times in {file}, and must occur exactly once"
+                    ));
+                }
             }
         }
     }
     Ok(files)
 }
 
-/// Writes a file, unless it is there as it should be: what is not touched is not compiled again.
+/// Writes a file only if it changes, so that cargo does not compile it again.
 pub fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
     if fs::read(path).is_ok_and(|before| before == text) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! One run: a stormy part in which anything may happen, then a calm in which everything must come right.
+//! One run of a seed: first a faulty phase in which anything may happen, then a settling phase without faults, after
+//! which everything must be correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -12,68 +13,70 @@ use local_cloud::engine::Service;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::wire::{Fault, Replica, Wire};
 use store::Store;
-use testkit::scheduler::{Turns, act};
+use testkit::scheduler::{CallScheduler, set_actor};
 use testkit::world::{START_MS, World, engines, form, names};
 
-use crate::actors::{Actor, Life, Payment, name};
-use crate::check::{self, Watch};
-use crate::choice::{Act, Choice, Step};
+use crate::actors::{Actor, Invocation, Payment, name};
+use crate::check::{self, SafetyMonitor};
+use crate::choice::{Action, Choice, Step};
+use crate::conditions::Conditions;
 use crate::coverage::Coverage;
-use crate::dice::Dice;
 use crate::functions::{Environment, Function, Functions};
-use crate::weather::Weather;
+use crate::rng::Rng;
 
-/// Every second buyer has so many points; the item costs 100.
+/// The points that every second buyer starts with. The item costs 100.
 pub const POINTS: i64 = 150;
 
-/// What a run came to.
+/// The result of a run.
 pub struct Run {
-    /// Everything that happened, as it was drawn.
+    /// The choices that were made; [`replay`] takes them.
     pub steps: Vec<Step>,
-    /// The same in words.
+    /// What happened, in words.
     pub history: Vec<String>,
-    /// What was violated, if anything was.
     pub violation: Option<String>,
-    /// What was reached.
     pub coverage: Coverage,
 }
 
 pub struct Sim {
     pub(crate) seed: u64,
-    pub(crate) dice: Dice,
-    pub(crate) weather: Weather,
-    /// Watches, and does what nobody else does: its calls happen at once and without faults.
+    pub(crate) rng: Rng,
+    pub(crate) conditions: Conditions,
+    /// Reads the tables and makes the settling phase's deliveries. Its calls happen at once and without faults.
     pub(crate) observer: World,
     pub(crate) wire: Wire,
     pub(crate) replica: Option<Replica>,
-    pub(crate) turns: Turns,
+    pub(crate) calls: CallScheduler,
     pub(crate) offer: Offer,
     pub(crate) functions: Functions,
     pub(crate) actors: Vec<Actor>,
-    /// Where the stream was read to, and where the reading that is under way will have come to.
+    /// How far the stream was read, and how far the batch in flight reaches.
     pub(crate) position: Option<SequenceNumber>,
     pub(crate) reading: Option<SequenceNumber>,
-    /// Until when the pages were as old as what: the stream's oldest record that had not been read.
+    /// For each batch of the stream: when it was handled, and the time of the oldest record that was unread until
+    /// then.
     pub(crate) pages: Vec<(i64, i64)>,
-    /// Accepted orders by buyer, and the buyers in the order of their acceptance.
+    /// Accepted orders by buyer.
     pub(crate) orders: BTreeMap<usize, Vec<OrderId>>,
     pub(crate) payments: BTreeMap<usize, Vec<Payment>>,
-    pub(crate) lately: Vec<usize>,
+    /// Buyers in the order in which they were accepted.
+    pub(crate) recent_buyers: Vec<usize>,
     pub(crate) answers: BTreeMap<(usize, String), OrderId>,
-    /// What buyers have asked for, by who acts for them.
-    pub(crate) asked: BTreeMap<u64, Act>,
-    /// Actors who are slow, and who has just been refused something.
+    /// Requests of buyers, by the actor that handles them.
+    pub(crate) requests: BTreeMap<u64, Action>,
+    /// Actors whose calls wait while others proceed.
     pub(crate) slow: BTreeSet<u64>,
+    /// The actor whose last call failed its condition.
     pub(crate) refused: Option<u64>,
-    /// Presses that got no clear answer: who, with which key, for how many.
-    pub(crate) unsure: Vec<(usize, Option<String>, u32)>,
-    /// Restocks that were asked for, by their keys, and those that were answered as done: each is one unit.
+    /// Presses that were answered UNAVAILABLE: buyer, key and quantity.
+    pub(crate) unanswered: Vec<(usize, Option<String>, u32)>,
+    /// The keys of requested restocks, and of those that were answered with success. Each restock is one unit.
     pub(crate) restocks: BTreeSet<String>,
     pub(crate) restocked: BTreeSet<String>,
-    /// Whether the sale was ever told to pause, and what each buyer's keys were used for.
+    /// Whether the sale was ever paused.
     pub(crate) paused: bool,
-    pub(crate) used: BTreeMap<(usize, String), BTreeSet<u32>>,
-    pub(crate) watch: Watch,
+    /// The quantities that each buyer's keys were used with.
+    pub(crate) key_uses: BTreeMap<(usize, String), BTreeSet<u32>>,
+    pub(crate) safety: SafetyMonitor,
     history: Vec<String>,
     pub(crate) coverage: Arc<Mutex<Coverage>>,
 }
@@ -83,7 +86,7 @@ pub async fn run(seed: u64) -> Run {
     let mut sim = Sim::new(seed).await;
     let mut steps = Vec::new();
     let mut violation = None;
-    for id in 1..=sim.weather.steps {
+    for id in 1..=sim.conditions.steps {
         let step = Step { id, choice: sim.draw().await };
         steps.push(step.clone());
         if let Err(violated) = sim.apply(&step).await {
@@ -94,7 +97,7 @@ pub async fn run(seed: u64) -> Run {
     sim.end(steps, violation).await
 }
 
-/// Runs what is left of a seed's steps.
+/// Replays some of a seed's steps.
 pub async fn replay(seed: u64, steps: &[Step]) -> Run {
     let mut sim = Sim::new(seed).await;
     let mut violation = None;
@@ -109,46 +112,46 @@ pub async fn replay(seed: u64, steps: &[Step]) -> Run {
 
 impl Sim {
     async fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let weather = Weather::of(&mut dice);
-        Self::in_weather(seed, dice, weather).await
+        let mut rng = Rng::new(seed);
+        let conditions = Conditions::draw(&mut rng);
+        Self::with_conditions(seed, rng, conditions).await
     }
 
-    /// A world in which nothing happens by itself.
-    pub(crate) async fn quiet() -> Self {
-        Self::in_weather(0, Dice::new(0), Weather::quiet()).await
+    /// A simulation in which nothing happens by itself.
+    pub(crate) async fn scripted() -> Self {
+        Self::with_conditions(0, Rng::new(0), Conditions::scripted()).await
     }
 
-    async fn in_weather(seed: u64, mut dice: Dice, weather: Weather) -> Self {
-        act(0);
+    async fn with_conditions(seed: u64, mut rng: Rng, conditions: Conditions) -> Self {
+        set_actor(0);
         let clock = Clock::driven(START_MS - 3_600_000);
         let mut plain = Wire::new(engines(&clock).await);
         let mut replica = None;
-        if weather.is_stale() {
+        if conditions.is_stale() {
             let copy = Replica::new(engines(&clock).await);
             plain = plain.with_replica(copy.clone());
             replica = Some(copy);
         }
         let store = Store::new(&plain.sdk_config(), names());
         let observer = World::over(plain.clone(), store);
-        let offer = set_up(&observer, &weather).await;
+        let offer = set_up(&observer, &conditions).await;
         if let Some(replica) = &replica {
             replica.catch_up(usize::MAX).await;
         }
 
-        let turns = Turns::default();
-        let wire = turns.on(plain);
+        let calls = CallScheduler::default();
+        let wire = calls.on(plain);
         let coverage: Arc<Mutex<Coverage>> = Arc::default();
-        let functions = Functions::new(clock, wire.clone(), coverage.clone(), weather.apart_ms, &mut dice);
-        let watch = Watch::new(&observer, &offer).await.unwrap();
+        let functions = Functions::new(clock, wire.clone(), coverage.clone(), conditions.clock_skew_ms, &mut rng);
+        let safety = SafetyMonitor::new(&observer, &offer).await.unwrap();
         Self {
             seed,
-            dice,
-            weather,
+            rng,
+            conditions,
             observer,
             wire,
             replica,
-            turns,
+            calls,
             offer,
             functions,
             actors: Vec::new(),
@@ -157,17 +160,17 @@ impl Sim {
             pages: Vec::new(),
             orders: BTreeMap::new(),
             payments: BTreeMap::new(),
-            lately: Vec::new(),
+            recent_buyers: Vec::new(),
             answers: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            requests: BTreeMap::new(),
             slow: BTreeSet::new(),
             refused: None,
-            unsure: Vec::new(),
+            unanswered: Vec::new(),
             restocks: BTreeSet::new(),
             restocked: BTreeSet::new(),
             paused: false,
-            used: BTreeMap::new(),
-            watch,
+            key_uses: BTreeMap::new(),
+            safety,
             history: Vec::new(),
             coverage,
         }
@@ -175,34 +178,34 @@ impl Sim {
 
     async fn end(mut self, steps: Vec<Step>, mut violation: Option<String>) -> Run {
         if violation.is_none() {
-            violation = self.calm().await.err();
+            violation = self.settle_and_check().await.err();
         }
         let coverage = self.coverage.lock().unwrap().clone();
         Run { steps, history: self.history, violation, coverage }
     }
 
-    /// Lets one thing happen. What is said of somebody who is not there any more means nothing.
+    /// Applies one step. A step about an actor that no longer exists has no effect.
     async fn apply(&mut self, step: &Step) -> Result<(), String> {
-        act(0);
+        set_actor(0);
         let applied = match &step.choice {
-            Choice::Begin(deed) => {
+            Choice::Start(action) => {
                 self.note(step.to_string());
-                self.begin(step.id, deed).await
+                self.begin(step.id, action).await
             }
             Choice::Call { actor, nth, fault } => self.call(*actor, *nth, *fault).await,
-            Choice::Dies { actor } => {
-                self.dies(*actor, "dies");
+            Choice::Crash { actor } => {
+                self.crash(*actor, "crashes");
                 Ok(())
             }
-            Choice::Arrives { which } => self.arrives(*which).await,
-            Choice::CatchesUp { writes } => {
+            Choice::LateCallArrives { which } => self.late_call_arrives(*which).await,
+            Choice::ReplicaCatchesUp { writes } => {
                 if let Some(replica) = &self.replica {
                     replica.catch_up(*writes).await;
                     self.note(step.to_string());
                 }
                 Ok(())
             }
-            Choice::Passes { ms } => {
+            Choice::TimePasses { ms } => {
                 self.note(step.to_string());
                 self.pass(*ms);
                 Ok(())
@@ -212,54 +215,55 @@ impl Sim {
         self.poll_all()
     }
 
-    /// Carries out one of the calls that an actor waits with.
+    /// Lets one of an actor's pending calls proceed, and checks the tables that it wrote to.
     pub(crate) async fn call(&mut self, actor: u64, nth: usize, fault: Fault) -> Result<(), String> {
-        let Some(waiting) = self.turns.take_one_of(actor, nth) else { return Ok(()) };
-        let call = waiting.call.clone();
+        let Some(pending) = self.calls.take_nth_of(actor, nth) else { return Ok(()) };
+        let call = pending.call.clone();
         self.note(format!("{actor} {} {}: {fault:?}", call.operation, call.resource().unwrap_or_default()));
         self.mark("calls");
-        waiting.grant(fault);
+        pending.proceed(fault);
         self.poll(actor)?;
-        act(0);
+        set_actor(0);
         let last = self.wire.last_call();
-        // Not every fault can befall every call.
+        // The wire may have ignored the fault: not every call can meet every fault.
         if let Some(carried) = last.as_ref().filter(|last| last.number == call.number) {
             self.mark(format!("fault {:?}", carried.fault));
         }
         self.refused = last.filter(|last| last.status == Some(400)).map(|_| actor);
         let is_read = ["Get", "Query", "Scan", "BatchGet"].iter().any(|read| call.operation.starts_with(read));
         match call.service {
-            Service::DynamoDb if !is_read => self.watch.check(&self.observer, &call.tables()).await,
-            Service::Outside if call.operation == "Refund" => check::money(&self.observer).await,
+            Service::DynamoDb if !is_read => self.safety.check(&self.observer, &call.tables()).await,
+            Service::Provider if call.operation == "Refund" => check::check_refunds(&self.observer).await,
             _ => Ok(()),
         }
     }
 
-    pub(crate) async fn arrives(&mut self, which: usize) -> Result<(), String> {
+    /// A call whose caller has given up reaches its service.
+    pub(crate) async fn late_call_arrives(&mut self, which: usize) -> Result<(), String> {
         let Some(call) = self.wire.arrive(which).await else { return Ok(()) };
-        self.note(format!("a late {} {} arrives", call.operation, call.resource().unwrap_or_default()));
-        self.watch.check(&self.observer, &call.tables()).await?;
-        check::money(&self.observer).await
+        self.note(format!("late call {} {} arrives", call.operation, call.resource().unwrap_or_default()));
+        self.safety.check(&self.observer, &call.tables()).await?;
+        check::check_refunds(&self.observer).await
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {
-        self.watch.note_shortage(self.observer.clock.now_ms());
+        self.safety.note_shortage(self.observer.clock.now_ms());
         self.observer.clock.advance(Duration::from_millis(ms));
         let now_ms = self.observer.clock.now_ms();
         let is_over =
             |actor: &&Actor| u128::from(now_ms.abs_diff(actor.began_ms)) > actor.environment.0.timeout().as_millis();
-        // That no press lives for minutes is a part of the protocol: a claim that old is nobody's.
-        let is_stopped = |actor: &&Actor| self.weather.timeouts || actor.environment.0 == Function::Seckill;
+        // The protocol relies on a press never running for minutes, so `seckill` always times out.
+        let is_stopped = |actor: &&Actor| self.conditions.timeouts || actor.environment.0 == Function::Seckill;
         let over = self.actors.iter().filter(is_over).filter(is_stopped).map(|actor| actor.id);
-        over.collect::<Vec<u64>>().into_iter().for_each(|actor| self.dies(actor, "times out"));
+        over.collect::<Vec<u64>>().into_iter().for_each(|actor| self.crash(actor, "times out"));
     }
 
-    /// A process dies: whatever it was doing ends between two calls, and its memory is gone.
-    pub(crate) fn dies(&mut self, actor: u64, how: &str) {
+    /// A process ends between two of its calls, and its memory is lost.
+    pub(crate) fn crash(&mut self, actor: u64, how: &str) {
         let Some(which) = self.actors.iter().position(|other| other.id == actor) else { return };
         let dead = self.actors.swap_remove(which);
         self.note(format!("{} {actor} {how}", dead.environment.0.name()));
-        self.turns.forget(actor);
+        self.calls.forget(actor);
         if dead.environment.0 == Function::Availability {
             self.reading = None;
         }
@@ -267,35 +271,35 @@ impl Sim {
         self.mark(how);
     }
 
-    pub(crate) fn start(&mut self, id: u64, environment: Environment, life: Life) -> Result<(), String> {
-        let random = Dice::new(self.seed ^ id.wrapping_mul(0x9E37_79B9)).roll();
+    pub(crate) fn start(&mut self, id: u64, environment: Environment, invocation: Invocation) -> Result<(), String> {
+        let random = Rng::new(self.seed ^ id.wrapping_mul(0x9E37_79B9)).next_u64();
         self.functions.set_random(random);
-        self.actors.push(Actor { id, environment, began_ms: self.observer.clock.now_ms(), life });
-        // What it does before its first call, with its random bits.
+        self.actors.push(Actor { id, environment, began_ms: self.observer.clock.now_ms(), invocation });
+        // Runs to its first call, while the random bits that were just set are its own.
         self.poll(id)
     }
 
     pub(crate) fn poll_all(&mut self) -> Result<(), String> {
-        let idle = |id: &u64| !self.turns.is_waiting(*id);
+        let idle = |id: &u64| !self.calls.is_waiting(*id);
         let ids: Vec<u64> = self.actors.iter().map(|actor| actor.id).filter(idle).collect();
         ids.into_iter().try_for_each(|id| self.poll(id))
     }
 
-    /// Lets an actor go on until it waits for a call, or for another actor's, or ends.
+    /// Polls an actor until it waits for a call, or for another actor, or ends.
     fn poll(&mut self, id: u64) -> Result<(), String> {
         let waker = noop_waker();
         let mut context = Context::from_waker(&waker);
         for _ in 0..16 {
             let Some(place) = self.actors.iter().position(|actor| actor.id == id) else { return Ok(()) };
-            act(id);
-            let polled = self.actors[place].life.as_mut().poll(&mut context);
-            act(0);
+            set_actor(id);
+            let polled = self.actors[place].invocation.as_mut().poll(&mut context);
+            set_actor(0);
             if let Poll::Ready(outcome) = polled {
                 let actor = self.actors.swap_remove(place);
                 self.note(format!("{} {id}: {outcome}", actor.environment.0.name()));
-                return self.ended(outcome);
+                return self.handle_outcome(outcome);
             }
-            if self.turns.is_waiting(id) {
+            if self.calls.is_waiting(id) {
                 return Ok(());
             }
         }
@@ -319,22 +323,23 @@ impl Sim {
     }
 }
 
-/// Small buckets, so that they run empty and purchases have to move; and points for every second buyer.
-async fn set_up(observer: &World, weather: &Weather) -> Offer {
+/// Sets up a sale with small buckets, so that they run empty and purchases have to move, and gives points to every
+/// second buyer.
+async fn set_up(observer: &World, conditions: &Conditions) -> Offer {
     let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    let mut form = form(weather.stocks[0], 2);
+    let mut form = form(conditions.stocks[0], 2);
     form.payment_window_s = 60;
     form.ends_at = form.starts_at.saturating_add(jiff::SignedDuration::from_hours(24)).unwrap();
     form.items[0].points_price = Some(100);
     flows::set_up::create(&observer.store, offer.sale.clone(), form, observer.now()).await.unwrap();
     observer.preheat(&offer).await;
-    for (more, quantity) in weather.stocks.iter().enumerate().skip(1) {
+    for (more, quantity) in conditions.stocks.iter().enumerate().skip(1) {
         observer.restock(&offer, *quantity, Some(&format!("more-{more}"))).await;
     }
-    // Whatever clock a function has, the sale has started.
+    // The sale has started on every function's clock.
     observer.clock.advance(Duration::from_secs(3_660));
-    for buyer in (0..weather.buyers).step_by(2) {
-        observer.points(&name(buyer), POINTS).await;
+    for buyer in (0..conditions.buyers).step_by(2) {
+        observer.give_points(&name(buyer), POINTS).await;
     }
     offer
 }

@@ -1,23 +1,23 @@
-//! The shortest history that still violates something: parts are left out for as long as the rest still does.
+//! Shortens a failing run: parts of its steps are left out for as long as the rest still violates something.
 
 use crate::choice::Step;
 use crate::run::{Run, replay};
 
-/// Runs that a shortening may take.
-const RUNS: usize = 600;
+/// The most replays that shortening may take.
+const MAX_REPLAYS: usize = 600;
 
-/// Shortens a run that violates something.
+/// Returns the shortest failing run that was found.
 pub async fn shrink(seed: u64, run: Run) -> Run {
     let mut best = run;
-    let (mut runs, mut part) = (0, best.steps.len() / 2);
-    while part > 0 && runs < RUNS {
+    let (mut replays, mut part) = (0, best.steps.len() / 2);
+    while part > 0 && replays < MAX_REPLAYS {
         let mut from = 0;
         let mut shorter = false;
-        while from < best.steps.len() && runs < RUNS {
+        while from < best.steps.len() && replays < MAX_REPLAYS {
             let rest: Vec<Step> =
                 best.steps.iter().take(from).chain(best.steps.iter().skip(from + part)).cloned().collect();
             let again = replay(seed, &rest).await;
-            runs += 1;
+            replays += 1;
             if again.violation.is_some() {
                 best = again;
                 shorter = true;
@@ -25,7 +25,7 @@ pub async fn shrink(seed: u64, run: Run) -> Run {
                 from += part;
             }
         }
-        // Leaving out one step may make another superfluous.
+        // Leaving out one step may make another one unnecessary.
         if part > 1 || !shorter {
             part /= 2;
         }

@@ -1,4 +1,4 @@
-//! Many seeds: none may violate anything, and every place must have been reached.
+//! Runs many seeds: none may violate anything, and together they must reach every place.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::panic::catch_unwind;
@@ -6,22 +6,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use sim::alone;
+use sim::block_on;
 use sim::coverage::Coverage;
 use sim::run::{Run, run};
 use sim::shrink::shrink;
 
 /// Seeds that `make test` runs.
 const SEEDS: u64 = 1_000;
-/// Seeds that fail, after which the others are not waited for.
-const ENOUGH: usize = 3;
+/// After so many failing seeds the others are not run.
+const MAX_FAILURES: usize = 3;
 
-/// Every place that so many seeds must come to, or they prove nothing about it: a kind of fault or of delivery, an answer, a repair, an end.
+/// The places that [`SEEDS`] seeds must reach, because otherwise they prove nothing about them: kinds of faults and
+/// deliveries, answers, repairs, and ends of orders.
 const PLACES: &str = "
     fault NotApplied(Io)            fault AppliedButLost(Io)        fault AppliedButServerError     fault Throttled
     fault ServerError               fault TransactionConflict       fault Late                      fault Stale
-    dies                            times out
-    payment Paid                    payment PaidLate                payment Failed                  payment ToldAgain
+    crashes                         times out
+    payment Paid                    payment PaidLate                payment Failed
+    payment NotifiedAgain
     delivery Once                   delivery Twice                  delivery NotDeleted             delivery Lost
     delivery of a newer version
     deadline Due                    deadline Early                  deadline Twice                  deadline Never
@@ -40,9 +42,9 @@ const PLACES: &str = "
     end CLOSED                      end PAID                        end REFUNDED                    end STOCK#REVIVE
 ";
 
-/// Places that one seed in some hundred comes to: ten thousand seeds must. (A few seeds less, and it is a matter of luck.)
-const RARE: &str = "metric ReconcileRepairs RELEASED  metric ReconcileRepairs FAILED";
-const FOR_RARE: u64 = 10_000;
+/// Places that only one seed in a few hundred reaches: [`SEEDS_FOR_RARE`] seeds must reach them.
+const RARE_PLACES: &str = "metric ReconcileRepairs RELEASED  metric ReconcileRepairs FAILED";
+const SEEDS_FOR_RARE: u64 = 10_000;
 
 fn places(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.split("  ").flat_map(str::lines).map(str::trim).filter(|place| !place.is_empty())
@@ -52,7 +54,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// `SEED=17` runs one seed; `SEEDS=100000` runs so many, and `FROM=5000` begins there.
+/// `SEED=17` runs one seed. `SEEDS=100000` runs that many, and `FROM=5000` starts there.
 fn seeds() -> std::ops::Range<u64> {
     match number("SEED") {
         Some(seed) => seed..seed + 1,
@@ -67,11 +69,11 @@ fn seeds() -> std::ops::Range<u64> {
 struct Total {
     done: u64,
     coverage: Coverage,
-    /// `None`: the run ended in a panic, which has been printed.
+    /// `None`: the run panicked, and the panic has been printed.
     violations: Vec<(u64, Option<Run>)>,
 }
 
-fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
+fn run_all(seeds: std::ops::Range<u64>, max_failures: usize) -> Total {
     let next = AtomicU64::new(seeds.start);
     let total: Mutex<Total> = Mutex::default();
     let began = Instant::now();
@@ -81,10 +83,10 @@ fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || total.lock().unwrap().violations.len() >= enough {
+                    if seed >= seeds.end || total.lock().unwrap().violations.len() >= max_failures {
                         return;
                     }
-                    let run = catch_unwind(|| alone(run(seed))).ok();
+                    let run = catch_unwind(|| block_on(run(seed))).ok();
                     let mut total = total.lock().unwrap();
                     total.done += 1;
                     if let Some(run) = &run {
@@ -94,7 +96,7 @@ fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
                         println!("{} seeds in {} s", total.done, began.elapsed().as_secs());
                     }
                     let violation = match &run {
-                        None => Some("a panic"),
+                        None => Some("panic"),
                         Some(run) => run.violation.as_deref(),
                     };
                     if let Some(violation) = violation {
@@ -111,11 +113,11 @@ fn run_all(seeds: std::ops::Range<u64>, enough: usize) -> Total {
 #[test]
 fn no_seed_violates_anything() {
     let first = number("FIRST").is_some();
-    let total = run_all(seeds(), if first { 1 } else { ENOUGH });
+    let total = run_all(seeds(), if first { 1 } else { MAX_FAILURES });
     let mut text = String::new();
     for (seed, run) in total.violations {
         let Some(run) = run else {
-            text.push_str(&format!("\n\nseed {seed}: a panic; replay with: make sim SEED={seed}"));
+            text.push_str(&format!("\n\nseed {seed}: panic; replay with: make sim SEED={seed}"));
             continue;
         };
         let whole = run.steps.len();
@@ -124,7 +126,7 @@ fn no_seed_violates_anything() {
             text.push_str(&violation);
             continue;
         }
-        let short = alone(shrink(seed, run));
+        let short = block_on(shrink(seed, run));
         let violation = short.violation.unwrap_or_default();
         text.push_str(&format!(
             "\n\nseed {seed}: {violation}\n{} of {whole} steps are enough; replay with: make sim SEED={seed}\n  {}",
@@ -138,7 +140,7 @@ fn no_seed_violates_anything() {
         total.done,
         count("calls"),
         count("accepted"),
-        count("dies") + count("times out")
+        count("crashes") + count("times out")
     );
     for kind in ["fault", "payment", "delivery", "deadline", "metric", "end"] {
         let reached: Vec<String> = total.coverage.of(kind).map(|(what, times)| format!("{what} {times}")).collect();
@@ -147,27 +149,27 @@ fn no_seed_violates_anything() {
     assert!(text.is_empty(), "{text}");
     drop(testkit::permissions::Keeper);
     if total.done >= SEEDS {
-        let rare = if total.done >= FOR_RARE { RARE } else { "" };
+        let rare = if total.done >= SEEDS_FOR_RARE { RARE_PLACES } else { "" };
         let missed: Vec<&str> = places(PLACES).chain(places(rare)).filter(|place| count(place) == 0).collect();
-        assert!(missed.is_empty(), "{} seeds never came to: {missed:?}", total.done);
+        assert!(missed.is_empty(), "{} seeds never reached: {missed:?}", total.done);
     }
 }
 
 #[test]
-fn a_replay_gives_the_same_history() {
+fn a_seed_and_its_replay_have_the_same_history() {
     let seed = 7;
-    let drawn = alone(run(seed));
-    let again = alone(run(seed));
+    let drawn = block_on(run(seed));
+    let again = block_on(run(seed));
     assert_eq!(drawn.history, again.history);
-    let replayed = alone(sim::run::replay(seed, &drawn.steps));
+    let replayed = block_on(sim::run::replay(seed, &drawn.steps));
     assert_eq!(drawn.history, replayed.history);
 }
 
 #[test]
-fn every_bug_can_still_be_planted() {
+fn every_planted_bug_still_applies_to_the_source() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let bugs = sim::planted_bugs::bugs();
-    assert!(bugs.len() > 20, "{}", bugs.len());
+    assert!(bugs.len() > 20, "planted_bugs.txt was not read: {} bugs", bugs.len());
     let planted = sim::planted_bugs::plant(&bugs, |file| std::fs::read_to_string(root.join(file)).unwrap_or_default());
     let planted = planted.unwrap_or_else(|error| panic!("{error}"));
     for bug in bugs.iter().filter(|bug| bug.name != sim::planted_bugs::SWITCH) {

@@ -150,11 +150,11 @@ async fn unpaid() -> Result<(Cost, Cost, Cost), Problem> {
 async fn paid() -> Result<(Cost, Cost), Problem> {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
-    let order = world.waiting(&offer, "alice").await;
+    let order = world.unpaid_order(&offer, "alice").await;
     world.wire.forget_calls();
-    let started = world.starts(&order, Method::Wechat, 0).await;
-    world.pays(&started).await;
-    world.notices().await;
+    let started = world.start_payment(&order, Method::Wechat, 0).await;
+    world.pay(&started).await;
+    world.deliver_notices().await;
     let payment = Cost::taken(&world);
     world.pass(901);
     world.deadlines().await;

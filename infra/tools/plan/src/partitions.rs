@@ -26,7 +26,7 @@ pub struct Table {
 
 /// Where a key lies among all hashes.
 pub fn hash(key: u64) -> u64 {
-    Dice::new(key).roll()
+    Dice::new(key).next_u64()
 }
 
 impl Table {

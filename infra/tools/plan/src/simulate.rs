@@ -281,7 +281,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn first_hold(&mut self) -> Doing {
-        let roll = self.dice.roll();
+        let roll = self.dice.next_u64();
         Doing::Holds(self.shelf.guess(roll), 1)
     }
 
@@ -297,7 +297,7 @@ impl<'a> Simulation<'a> {
             return self.accept(press, step);
         }
         // Empty: the next one, which is written into the claim first. After some the function looks into many at once.
-        let roll = self.dice.roll();
+        let roll = self.dice.next_u64();
         let next = if tried < LOOK_AFTER { Some(self.shelf.guess(roll)) } else { self.shelf.look(roll) };
         self.outcome.writes += self.writes.claim;
         match next {
@@ -382,7 +382,7 @@ impl<'a> Simulation<'a> {
 
     /// Between 0 and 1.
     fn chance(&mut self) -> f64 {
-        figures::float(self.dice.roll() >> 12) / figures::float(1 << 52)
+        figures::float(self.dice.next_u64() >> 12) / figures::float(1 << 52)
     }
 
     /// A time: log-normal, through its two figures.

@@ -1,6 +1,8 @@
-//! `make planted-bugs`: plants bugs into a copy of the tree and prints which seed catches each. Fails if one is not caught.
+//! `make planted-bugs`: plants bugs into a copy of the source tree and prints which seed catches each one. Fails if
+//! a bug is not caught.
 //!
-//! All are planted at once, each behind a switch, so that there is one build. `ONLY=name,name` tries some, `SEEDS=200` gives each so many.
+//! All bugs are planted at once, each behind a switch, so that one build is enough. `ONLY=name,name` tries only
+//! these, and `SEEDS=200` sets how many seeds each bug gets.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::time::Instant;
 use sim::planted_bugs::{Bug, SWITCH, bugs, plant, write};
 
 fn main() -> ExitCode {
-    // Not where this was compiled: building the copy leaves a program like this one, of the copy.
+    // Not `CARGO_MANIFEST_DIR`: building the copy overwrites this program by the copy's.
     let root = std::env::current_dir().unwrap();
     let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "1000".into());
     let only = std::env::var("ONLY").ok();
@@ -46,14 +48,14 @@ fn main() -> ExitCode {
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A copy of everything that is tracked, with the bugs in it.
+/// Copies all tracked files, with the bugs in them.
 fn copy(root: &Path, bugs: &[Bug]) -> Result<PathBuf, String> {
     let copy = root.join("target/planted_bugs");
     let listed =
         Command::new("git").args(["ls-files"]).current_dir(root).output().map_err(|error| error.to_string())?;
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
     let mut planted = plant(bugs, read)?;
-    // Of another version: cargo tells packages in one target directory apart by their versions, and not by where they are.
+    // Another version, because cargo distinguishes packages in one target directory by version, not by path.
     let manifest = read("Cargo.toml").replacen("\"\nedition", "-planted\"\nedition", 1);
     planted.insert("Cargo.toml".into(), manifest);
     for file in String::from_utf8_lossy(&listed.stdout).lines() {
@@ -69,7 +71,7 @@ fn copy(root: &Path, bugs: &[Bug]) -> Result<PathBuf, String> {
     Ok(copy)
 }
 
-/// Builds the seeds' program, beside the project's own: what is not the project's is compiled once.
+/// Builds the copy's `seeds` test in the project's own target directory, so that dependencies are compiled once.
 fn build(root: &Path, copy: &Path) -> Result<PathBuf, String> {
     let built = Command::new("cargo")
         .args(["test", "--workspace", "--no-run", "--test", "seeds", "--message-format", "json-render-diagnostics"])
@@ -86,7 +88,7 @@ fn build(root: &Path, copy: &Path) -> Result<PathBuf, String> {
     program.next_back().filter(|_| built.status.success()).ok_or_else(|| "the copy does not compile".to_owned())
 }
 
-/// The first seed that violates something, and what.
+/// The first seed that violates something, and the violation.
 fn catch(program: &Path, bug: &str, seeds: &str) -> Option<(String, String)> {
     let run = Command::new(program)
         .args(["--nocapture", "no_seed_violates_anything"])
@@ -95,7 +97,7 @@ fn catch(program: &Path, bug: &str, seeds: &str) -> Option<(String, String)> {
         .env("FIRST", "1")
         .env("RUST_BACKTRACE", "0")
         .output()
-        .expect("the program that was built can be run");
+        .expect("the test binary can be run");
     let out = String::from_utf8_lossy(&run.stdout).into_owned();
     let line = out.lines().find_map(|line| line.strip_prefix("seed "))?;
     let (seed, violation) = line.split_once(": ")?;

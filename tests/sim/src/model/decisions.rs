@@ -1,4 +1,4 @@
-//! What the deployed code decides, asked with the model's few values.
+//! Calls the deployed code's decisions with the values of the model.
 
 use std::sync::LazyLock;
 
@@ -9,16 +9,16 @@ use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order as RealOrder, Status};
 use domain::repair::{self, HolderVerdict};
 
-use super::tables::{BUCKETS, Claim, Id, No, Order, Tables, buyer};
+use super::tables::{BUCKETS, BucketNo, Claim, Order, OrderNo, Tables, buyer};
 
-/// Long after anything was pressed, and long before anything must be paid.
+/// Long after every press, and long before every payment deadline.
 const NOW_S: i64 = 1_000_000;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn real_id(order: Id) -> OrderId {
+fn real_id(order: OrderNo) -> OrderId {
     let buyer = Buyer::parse(format!("buyer-{}", buyer(order))).unwrap();
     OrderId::new(at(1_000), &BuyerKey::of(&buyer, ""), u32::from(order))
 }
@@ -29,7 +29,9 @@ fn real_claim(claim: Claim) -> RealClaim {
         quantity: 1,
         bucket: u32::from(claim.bucket),
         state: claim.state,
-        previous_buckets: (0..u32::from(BUCKETS as No)).filter(|bucket| claim.left & 1 << bucket != 0).collect(),
+        previous_buckets: (0..u32::from(BUCKETS as BucketNo))
+            .filter(|bucket| claim.previous & 1 << bucket != 0)
+            .collect(),
     }
 }
 
@@ -47,8 +49,8 @@ fn real_order(order: Order) -> RealOrder {
     RealOrder { status: order.status(), pay_by: at(2 * NOW_S), ..RealOrder::of(&message, at(1_000)) }
 }
 
-/// What reconcile does about a holder, by its order.
-pub fn by_order(bucket: No, order: Order) -> HolderVerdict {
+/// What reconcile does about a holder whose order exists.
+pub fn by_order(bucket: BucketNo, order: Order) -> HolderVerdict {
     static VERDICTS: LazyLock<Vec<((u8, bool), HolderVerdict)>> = LazyLock::new(|| {
         let each = Status::ALL.into_iter().flat_map(|status| [true, false].map(|here| (status, here)));
         each.map(|(status, here)| {
@@ -61,23 +63,23 @@ pub fn by_order(bucket: No, order: Order) -> HolderVerdict {
     VERDICTS.iter().find(|(known, _)| *known == asked).unwrap().1
 }
 
-/// What reconcile does about a holder that has no order, by its buyer's claim.
-pub fn by_claim(id: Id, bucket: No, claim: Option<Claim>) -> HolderVerdict {
+/// What reconcile does about a holder without an order, by the buyer's claim.
+pub fn by_claim(id: OrderNo, bucket: BucketNo, claim: Option<Claim>) -> HolderVerdict {
     let claim = claim.map(real_claim);
     repair::verdict(&real_id(id), u32::from(bucket), None, claim.as_ref(), at(NOW_S))
 }
 
-/// What a buyer's claims say to a press.
+/// What a press finds in its buyer's claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub enum Standing {
     Free,
-    Same(Id),
-    GoOn(Claim),
+    Same(OrderNo),
+    Resume(Claim),
     Duplicate,
 }
 
-/// Both answers there are: to a press at once, and to one that takes a try for abandoned.
-pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Stand; 2] {
+/// The two possible answers: to a press at once, and to one that is late enough to take an attempt for abandoned.
+pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Standing; 2] {
     let item = ItemId::parse("i").unwrap();
     let key = IdempotencyKey::parse("k").unwrap();
     let claim = tables.claims[row];
@@ -89,16 +91,16 @@ pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Stand; 2] {
     [1_001, NOW_S].map(|now| {
         let press = Press { item: &item, quantity: 1, key: keyed.then_some(&key), now: at(now) };
         match claims.standing(&press) {
-            ClaimStanding::Free => Stand::Free,
-            ClaimStanding::Same(_) => Stand::Same(tables.keys[row].unwrap()),
-            ClaimStanding::Resume(_) => Stand::GoOn(claim.unwrap()),
-            ClaimStanding::Duplicate(_) => Stand::Duplicate,
-            ClaimStanding::Mismatch => panic!("everybody asks for the same"),
+            ClaimStanding::Free => Standing::Free,
+            ClaimStanding::Same(_) => Standing::Same(tables.keys[row].unwrap()),
+            ClaimStanding::GoOn(_) => Standing::Resume(claim.unwrap()),
+            ClaimStanding::Duplicate(_) => Standing::Duplicate,
+            ClaimStanding::Mismatch => panic!("all presses of the model ask for the same quantity"),
         }
     })
 }
 
-/// Whether a claim's order has been taken by order-consumer.
+/// Whether a claim is no longer HELD, so that its order cannot be withdrawn.
 pub fn is_taken(claim: Claim) -> bool {
     claim.state != ClaimState::Held
 }

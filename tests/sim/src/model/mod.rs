@@ -1,45 +1,49 @@
-//! The protocol of claim, bucket and order, small enough to be looked at whole: every order of events that a few buyers, two units and a
-//! few processes at once can come to, each state once.
+//! An exhaustive model of the protocol of claims, buckets and orders. It is small enough to visit every state that a
+//! few buyers, two units and a few concurrent processes can reach, each state once.
 //!
-//! Time is not in it: a try may be taken for abandoned at any moment, a deadline may come at any moment, and reconcile looks at a
-//! holder however young it is. So what holds here holds for every clock; but that an order's first request has ended is known, as it is to
-//! whoever comes two minutes later. Processes die between any two steps; an answer is lost and the
-//! write sent again; a write wanders and lands when nobody thinks of it any more; a message comes as often as it likes.
+//! The model has no time: an attempt may be taken for abandoned at any moment, a deadline may fire at any moment,
+//! and reconcile inspects a holder however young it is. So what holds here holds for every clock. The one exception
+//! is that a request knows whether the first request for its order has ended, as it does two minutes later in
+//! reality. Processes crash between any two steps, answers are lost and the write is sent again, a delayed write
+//! arrives long after its sender has given up, and messages are delivered any number of times.
 //!
-//! What is decided is decided by the code that is deployed ([`domain::order::step`], [`domain::repair::verdict`],
-//! [`domain::claim::BuyerClaims::standing`]); the conditions of the writes are written down here once more ([`tables`]), and the steps of the
-//! flows too ([`processes`], [`steps`]). [`search`] goes everywhere.
+//! Decisions are made by the deployed code ([`domain::order::step`], [`domain::repair::verdict`],
+//! [`domain::claim::BuyerClaims::standing`]). The conditions of the writes ([`tables`]) and the steps of the flows
+//! ([`processes`], [`steps`]) are written down here a second time. [`search`] visits all states, and [`symmetry`]
+//! treats states that differ only in names as one.
 
 pub mod decisions;
+pub mod invariants;
 pub mod processes;
 pub mod search;
 pub mod steps;
+pub mod symmetry;
 pub mod tables;
 
-/// A bug in the protocol: each must be found, or the search proves nothing.
+/// A bug in the protocol. The search must find each one, or it proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     HoldWithoutUnits,
     HoldTwice,
     HoldWhatIsSold,
     ClaimOverAClaim,
-    KeyNotLookedAt,
+    KeyNotChecked,
     KeyAdoptedBeforeItIsHeld,
     MoveAClaimOfAnOrder,
     WithdrawAClaimOfAnOrder,
     OrderWithoutAClaim,
     OrderOverAnOrder,
-    DropAnybodysClaim,
+    DropAnotherOrdersClaim,
     ReleaseWhatIsNotHeld,
     ConfirmWhatIsNotHeld,
     CloseWhatIsPaid,
     PayWhatIsClosed,
     UnitsReleasedBeforeTheClaim,
-    ReleasedWhileAMessageIsUnderWay,
+    ReleasedWhileAMessageIsInFlight,
     AcceptedBeforeItIsHeld,
     AcceptedBeforeItIsTaken,
     AnyRequestWithdraws,
-    WithdrawsWithoutLookingBack,
+    WithdrawsWithoutCheckingPrevious,
     ReviveBesideAClaim,
 }
 
@@ -49,44 +53,43 @@ impl Bug {
         Self::HoldTwice,
         Self::HoldWhatIsSold,
         Self::ClaimOverAClaim,
-        Self::KeyNotLookedAt,
+        Self::KeyNotChecked,
         Self::KeyAdoptedBeforeItIsHeld,
         Self::MoveAClaimOfAnOrder,
         Self::WithdrawAClaimOfAnOrder,
         Self::OrderWithoutAClaim,
         Self::OrderOverAnOrder,
-        Self::DropAnybodysClaim,
+        Self::DropAnotherOrdersClaim,
         Self::ReleaseWhatIsNotHeld,
         Self::ConfirmWhatIsNotHeld,
         Self::CloseWhatIsPaid,
         Self::PayWhatIsClosed,
         Self::UnitsReleasedBeforeTheClaim,
-        Self::ReleasedWhileAMessageIsUnderWay,
+        Self::ReleasedWhileAMessageIsInFlight,
         Self::AcceptedBeforeItIsHeld,
         Self::AcceptedBeforeItIsTaken,
         Self::AnyRequestWithdraws,
-        Self::WithdrawsWithoutLookingBack,
+        Self::WithdrawsWithoutCheckingPrevious,
         Self::ReviveBesideAClaim,
     ];
 }
 
-/// How much there is of everything.
+/// The bounds of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How many orders each of the three buyers may begin.
+    /// How many orders each of the three buyers may start.
     pub orders: [u8; tables::BUYERS],
     /// The units of each bucket.
     pub caps: [i8; tables::BUCKETS],
-    /// How many processes run at once, at the most.
+    /// The most processes at the same time.
     pub processes: usize,
-    /// How many writes wander at once, at the most.
-    pub wandering: usize,
-    /// Whether buyers press again who have begun all their orders.
-    pub again: bool,
-    /// Whether some presses come with a key.
-    pub keys: bool,
-    /// Whether some orders are paid for, in time or late.
-    pub pays: bool,
-    /// What is wrong, if anything is.
+    /// The most delayed writes at the same time.
+    pub delayed: usize,
+    /// Whether buyers who have started all their orders press again.
+    pub presses_again: bool,
+    /// Whether some presses carry an idempotency key.
+    pub with_keys: bool,
+    /// Whether some orders are paid, in time or late.
+    pub with_payments: bool,
     pub bug: Option<Bug>,
 }

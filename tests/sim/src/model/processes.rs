@@ -1,144 +1,145 @@
-//! Who is at work: each process by the step that it is about to take.
+//! The running processes, each identified by the step that it takes next.
 
-use super::tables::{Id, No, Nos, renamed_buckets};
+use super::symmetry::rename_buckets;
+use super::tables::{BucketNo, BucketSet, OrderNo};
 
-/// A process, by the step that it is about to take.
+/// A process, as the step that it takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Process {
-    // A press.
+    // Steps of a press.
     Claim {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
         keyed: bool,
     },
-    /// Of a buyer who has begun all the orders that there is room for: it finds the claim that is there.
-    Again {
-        order: Id,
+    /// A press of a buyer who has started all orders within the bounds: it finds the existing claim.
+    PressAgain {
+        order: OrderNo,
         keyed: bool,
     },
-    /// `left`: where the claim had been moved away from when it was read.
+    /// `previous`: the buckets that the claim had been moved away from when it was read.
     Hold {
-        order: Id,
-        bucket: No,
-        left: Nos,
+        order: OrderNo,
+        bucket: BucketNo,
+        previous: BucketSet,
         key: Key,
         tried: u8,
     },
     Move {
-        order: Id,
-        from: No,
-        left: Nos,
-        to: No,
+        order: OrderNo,
+        from: BucketNo,
+        previous: BucketSet,
+        to: BucketNo,
         key: Key,
         tried: u8,
     },
-    /// There is nothing: are the units where the claim was moved away from?
-    LookBack {
-        order: Id,
-        from: No,
-        left: Nos,
+    /// Nothing is free: are the units held in a bucket that the claim was moved away from?
+    CheckPrevious {
+        order: OrderNo,
+        from: BucketNo,
+        previous: BucketSet,
         key: Key,
         tried: u8,
     },
     Withdraw {
-        order: Id,
-        from: No,
-        left: Nos,
+        order: OrderNo,
+        from: BucketNo,
+        previous: BucketSet,
         key: Key,
         tried: u8,
     },
-    /// Of a request that is not the first for its order: it makes the claim its order's for good.
+    /// A request that is not the first for its order marks the claim ORDERED before it is accepted.
     Take {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
         key: Key,
     },
     Send {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
         key: Key,
     },
-    /// The queue is down: it is accepted all the same.
+    /// The queue is down, and the press is accepted all the same.
     AcceptUnsent {
-        order: Id,
+        order: OrderNo,
         key: Key,
     },
     Adopt {
-        order: Id,
+        order: OrderNo,
     },
-    // order-consumer. `bucket` is the message's.
+    // Steps of order-consumer. `bucket` is the one in the message.
     Mark {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
     },
     Place {
-        order: Id,
-        bucket: No,
-        at: No,
+        order: OrderNo,
+        bucket: BucketNo,
+        at: BucketNo,
     },
-    // A purchase that failed, or an order that was closed. `message`: one is deleted when it is done.
+    // The end of a failed purchase or a closed order. `message`: a message is deleted at the end.
     Fail {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
         message: bool,
     },
     Drop {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
         message: bool,
     },
     Release {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
         message: bool,
     },
     Close {
-        order: Id,
+        order: OrderNo,
     },
     Pay {
-        order: Id,
+        order: OrderNo,
     },
     Revive {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
     },
     Confirm {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
     },
-    // Reconcile, about a holder.
-    Look {
-        order: Id,
-        bucket: No,
+    // Steps of reconcile, for one holder.
+    Inspect {
+        order: OrderNo,
+        bucket: BucketNo,
     },
-    LookAtClaim {
-        order: Id,
-        bucket: No,
+    InspectClaim {
+        order: OrderNo,
+        bucket: BucketNo,
     },
     SendAgain {
-        order: Id,
-        bucket: No,
+        order: OrderNo,
+        bucket: BucketNo,
     },
 }
 
-/// What a press knows of its buyer's key, and whether the order is its own.
+/// Whether a press is the first request for its order, and what it must do with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// The first request for its order: without a key, or with one that is answered with the order.
+    /// The first request for its order. If it is keyed, its key is already answered with the order.
     First { keyed: bool },
-    /// Another one, without a key of its own that is not answered yet.
+    /// Another request, without a key or with one that is already answered.
     Known,
-    /// Another one: its key is to be answered with the order, once that is held.
+    /// Another request, whose key must be answered with the order once the units are held.
     ToAdopt,
 }
 
 use Process::{
-    AcceptUnsent, Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Look, LookAtClaim, LookBack, Mark,
-    Move, Pay, Place, Release, Revive, Send, SendAgain, Take, Withdraw,
+    AcceptUnsent, Adopt, CheckPrevious, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Inspect, InspectClaim,
+    Mark, Move, Pay, Place, PressAgain, Release, Revive, Send, SendAgain, Take, Withdraw,
 };
 
 impl Process {
-    pub fn order(self) -> Id {
+    pub fn order(self) -> OrderNo {
         let mut order = 0;
         self.map(
             |id| {
@@ -150,23 +151,23 @@ impl Process {
         order
     }
 
-    /// The same about another order and other buckets.
-    pub fn map(self, mut id: impl FnMut(Id) -> Id, no: impl Fn(No) -> No) -> Self {
-        let nos = |buckets: Nos| renamed_buckets(buckets, no(0) != 0);
+    /// The same process with another order and other buckets.
+    pub fn map(self, mut id: impl FnMut(OrderNo) -> OrderNo, no: impl Fn(BucketNo) -> BucketNo) -> Self {
+        let nos = |buckets: BucketSet| rename_buckets(buckets, no(0) != 0);
         match self {
             ToClaim { order, bucket, keyed } => ToClaim { order: id(order), bucket: no(bucket), keyed },
-            Again { order, keyed } => Again { order: id(order), keyed },
-            Hold { order, bucket, left, key, tried } => {
-                Hold { order: id(order), bucket: no(bucket), left: nos(left), key, tried }
+            PressAgain { order, keyed } => PressAgain { order: id(order), keyed },
+            Hold { order, bucket, previous, key, tried } => {
+                Hold { order: id(order), bucket: no(bucket), previous: nos(previous), key, tried }
             }
-            Move { order, from, left, to, key, tried } => {
-                Move { order: id(order), from: no(from), left: nos(left), to: no(to), key, tried }
+            Move { order, from, previous, to, key, tried } => {
+                Move { order: id(order), from: no(from), previous: nos(previous), to: no(to), key, tried }
             }
-            LookBack { order, from, left, key, tried } => {
-                LookBack { order: id(order), from: no(from), left: nos(left), key, tried }
+            CheckPrevious { order, from, previous, key, tried } => {
+                CheckPrevious { order: id(order), from: no(from), previous: nos(previous), key, tried }
             }
-            Withdraw { order, from, left, key, tried } => {
-                Withdraw { order: id(order), from: no(from), left: nos(left), key, tried }
+            Withdraw { order, from, previous, key, tried } => {
+                Withdraw { order: id(order), from: no(from), previous: nos(previous), key, tried }
             }
             AcceptUnsent { order, key } => AcceptUnsent { order: id(order), key },
             Adopt { order } => Adopt { order: id(order) },
@@ -181,25 +182,27 @@ impl Process {
             Pay { order } => Pay { order: id(order) },
             Revive { order, bucket } => Revive { order: id(order), bucket: no(bucket) },
             Confirm { order, bucket } => Confirm { order: id(order), bucket: no(bucket) },
-            Look { order, bucket } => Look { order: id(order), bucket: no(bucket) },
-            LookAtClaim { order, bucket } => LookAtClaim { order: id(order), bucket: no(bucket) },
+            Inspect { order, bucket } => Inspect { order: id(order), bucket: no(bucket) },
+            InspectClaim { order, bucket } => InspectClaim { order: id(order), bucket: no(bucket) },
             SendAgain { order, bucket } => SendAgain { order: id(order), bucket: no(bucket) },
         }
     }
 
-    /// Whether its step writes: then its answer can be lost, and it can wander.
+    /// Whether its next step writes. Then the answer can be lost and the write can be delayed.
     pub fn writes(self) -> bool {
-        !matches!(self, Again { .. } | LookBack { .. } | AcceptUnsent { .. } | Look { .. } | LookAtClaim { .. })
+        !matches!(
+            self,
+            PressAgain { .. } | CheckPrevious { .. } | AcceptUnsent { .. } | Inspect { .. } | InspectClaim { .. }
+        )
     }
 
-    /// Whether it is the first request for its order.
     pub fn is_first(self) -> bool {
         matches!(
             self,
             ToClaim { .. }
                 | Hold { key: Key::First { .. }, .. }
                 | Move { key: Key::First { .. }, .. }
-                | LookBack { key: Key::First { .. }, .. }
+                | CheckPrevious { key: Key::First { .. }, .. }
                 | Withdraw { key: Key::First { .. }, .. }
                 | Send { key: Key::First { .. }, .. }
                 | AcceptUnsent { key: Key::First { .. }, .. }

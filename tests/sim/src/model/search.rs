@@ -1,5 +1,5 @@
-//! Goes to every state that can be come to, once. After every write the tables must be right; and wherever nobody acts and nothing wanders,
-//! everything must come right by itself.
+//! Visits every reachable state once. After every write the invariants of the tables must hold; and from every state
+//! in which no process runs and no write is delayed, the system must settle by itself.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,67 +9,68 @@ use domain::order::Status;
 
 use super::Size;
 use super::processes::Process;
-use super::tables::{BUCKETS, BUYERS, No, Tables, buyer, first, renamed, renamed_bucket};
+use super::symmetry::{Renaming, rename_bucket, rename_order, renamings};
+use super::tables::{BUCKETS, BUYERS, BucketNo, Tables, buyer, first};
 
-/// Room for so many processes and wandering writes; [`Size`] says how many are used.
+/// Room for processes and delayed writes; [`Size`] says how much of it is used.
 const PROCESSES: usize = 3;
-const WANDERING: usize = 2;
-/// More states than this are too many for a test.
-const MOST_STATES: usize = 8_000_000;
-/// In so many rounds everything has come right, or it never does.
+const DELAYED: usize = 2;
+/// The search gives up beyond this many states.
+const MAX_STATES: usize = 8_000_000;
+/// Everything must settle within this many rounds.
 const ROUNDS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct State {
     tables: Tables,
     processes: [Option<Process>; PROCESSES],
-    wandering: [Option<Process>; WANDERING],
+    delayed: [Option<Process>; DELAYED],
 }
 
-/// How a state was come to: a process, and what befell it.
+/// A transition: a process and what happened to it.
 #[derive(Clone, Copy)]
 struct Event(Process, Fate);
 
 #[derive(Clone, Copy, Debug)]
 enum Fate {
-    Begins,
+    Starts,
     TakesItsStep,
-    /// It is done, and the answer is lost: the same is sent again.
+    /// The write is carried out, but its answer is lost, so it is sent again.
     AnswerLost,
-    /// It is on its way, for who knows how long; the same is sent again.
-    Wanders,
-    Dies,
-    /// It had wandered.
-    Lands,
+    /// The write is delayed for an unknown time, so it is sent again.
+    Delayed,
+    Crashes,
+    /// A delayed write arrives.
+    Arrives,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Found {
     pub states: usize,
     pub transitions: usize,
-    /// States in which nobody acts and nothing wanders: from each of them everything came right.
+    /// States in which no process runs and no write is delayed. The system settled from each of them.
     pub quiet: usize,
-    /// What is violated, with the way there.
+    /// The violation, with the transitions that lead to it.
     pub violation: Option<String>,
-    /// There were too many states to go to all.
+    /// There were too many states to visit all.
     pub gave_up: bool,
 }
 
-/// Searches everything, or until something is violated.
+/// Visits all states, or stops at the first violation.
 pub fn search(size: Size) -> Found {
-    let start = State { tables: Tables::new(size.caps), processes: [None; PROCESSES], wandering: [None; WANDERING] };
-    let names = names(size);
+    let start = State { tables: Tables::new(size.caps), processes: [None; PROCESSES], delayed: [None; DELAYED] };
+    let names = renamings(size);
     let mut seen = HashSet::from([start.fingerprint(&names)]);
-    let mut way: Vec<(State, usize, Option<Event>)> = vec![(start, 0, None)];
+    let mut visited: Vec<(State, usize, Option<Event>)> = vec![(start, 0, None)];
     let mut found = Found::default();
     let mut next = 0;
     let mut reached = Vec::new();
-    while let Some((state, ..)) = way.get(next).copied() {
+    while let Some((state, ..)) = visited.get(next).copied() {
         let mut violation = None;
         if state.is_quiet() {
             found.quiet += 1;
-            violation = comes_right(state.tables, size).err();
+            violation = settles(state.tables, size).err();
         }
         state.successors(size, &mut reached);
         for (event, state) in reached.drain(..) {
@@ -77,26 +78,26 @@ pub fn search(size: Size) -> Found {
             if !seen.insert(state.fingerprint(&names)) {
                 continue;
             }
-            way.push((state, next, Some(event)));
+            visited.push((state, next, Some(event)));
             if violation.is_none()
                 && let Err(why) = state.tables.check()
             {
                 violation = Some(why);
-                next = way.len() - 1;
+                next = visited.len() - 1;
                 break;
             }
         }
         if let Some(why) = violation {
-            found.violation = Some(format!("{why}\n  {}", history(&way, next).join("\n  ")));
+            found.violation = Some(format!("{why}\n  {}", history(&visited, next).join("\n  ")));
             break;
         }
-        found.gave_up = way.len() > MOST_STATES;
+        found.gave_up = visited.len() > MAX_STATES;
         if found.gave_up {
             break;
         }
         next += 1;
     }
-    found.states = way.len();
+    found.states = visited.len();
     found
 }
 
@@ -105,10 +106,10 @@ fn hash(what: &impl Hash, mut hasher: impl Hasher) -> u64 {
     hasher.finish()
 }
 
-/// Good enough to choose by, and twenty times as fast as one that must not be guessed.
-struct Quick(u64);
+/// A weak hash, which is enough to choose a representative, and twenty times as fast as the default hasher.
+struct FastHasher(u64);
 
-impl Hasher for Quick {
+impl Hasher for FastHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -128,24 +129,9 @@ impl Hasher for Quick {
     }
 }
 
-/// All ways to call the buyers otherwise, where they are alike, and to change the buckets' places.
-fn names(size: Size) -> Vec<([u8; BUYERS], bool)> {
-    let orders = |name: u8| size.orders[usize::from(name)];
-    let mut names = Vec::new();
-    for [a, b, c] in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        if [orders(a), orders(b), orders(c)] == size.orders {
-            names.push(([a, b, c], false));
-            if size.caps[0] == size.caps[1] {
-                names.push(([a, b, c], true));
-            }
-        }
-    }
-    names
-}
-
-fn history(way: &[(State, usize, Option<Event>)], mut at: usize) -> Vec<String> {
+fn history(visited: &[(State, usize, Option<Event>)], mut at: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    while let (_, before, Some(Event(process, fate))) = way[at] {
+    while let (_, before, Some(Event(process, fate))) = visited[at] {
         lines.push(format!("{process:?}: {fate:?}"));
         at = before;
     }
@@ -155,7 +141,7 @@ fn history(way: &[(State, usize, Option<Event>)], mut at: usize) -> Vec<String> 
 
 impl State {
     fn is_quiet(&self) -> bool {
-        self.processes.iter().chain(&self.wandering).all(Option::is_none)
+        self.processes.iter().chain(&self.delayed).all(Option::is_none)
     }
 
     fn first_has_ended(&self, process: Process) -> bool {
@@ -166,7 +152,7 @@ impl State {
     fn successors(&self, size: Size, reached: &mut Vec<(Event, Self)>) {
         let running = self.processes.iter().flatten().count();
         if running < size.processes {
-            self.beginnings(size, reached);
+            self.starts(size, reached);
         }
         for (place, process) in self.processes.iter().enumerate() {
             let Some(process) = *process else { continue };
@@ -174,59 +160,61 @@ impl State {
             for next in process.step(&mut after, self.first_has_ended(process), size.bug) {
                 reached.push((Event(process, Fate::TakesItsStep), self.with(after, place, next)));
             }
-            reached.push((Event(process, Fate::Dies), self.with(self.tables, place, None)));
+            reached.push((Event(process, Fate::Crashes), self.with(self.tables, place, None)));
             if process.writes() {
                 reached.push((Event(process, Fate::AnswerLost), self.with(after, place, Some(process))));
-                let free = self.wandering.iter().take(size.wandering).position(Option::is_none);
-                if let Some(free) = free.filter(|_| !self.wandering.contains(&Some(process))) {
+                let free = self.delayed.iter().take(size.delayed).position(Option::is_none);
+                if let Some(free) = free.filter(|_| !self.delayed.contains(&Some(process))) {
                     let mut state = *self;
-                    state.wandering[free] = Some(process);
-                    reached.push((Event(process, Fate::Wanders), state.tidy()));
+                    state.delayed[free] = Some(process);
+                    reached.push((Event(process, Fate::Delayed), state.tidy()));
                 }
             }
         }
-        for (place, write) in self.wandering.iter().enumerate() {
+        for (place, write) in self.delayed.iter().enumerate() {
             let Some(write) = *write else { continue };
             let mut state = *self;
-            state.wandering[place] = None;
-            // Nobody hears its answer.
+            state.delayed[place] = None;
+            // Nobody receives its answer.
             let accepted = state.tables.accepted;
             let _ = write.step(&mut state.tables, false, size.bug);
             state.tables.accepted = accepted;
-            reached.push((Event(write, Fate::Lands), state.tidy()));
+            reached.push((Event(write, Fate::Arrives), state.tidy()));
         }
     }
 
-    fn beginnings(&self, size: Size, reached: &mut Vec<(Event, Self)>) {
+    fn starts(&self, size: Size, reached: &mut Vec<(Event, Self)>) {
         let Some(place) = self.processes.iter().position(Option::is_none) else { return };
-        let mut begins = |tables: Tables, process: Process| {
+        let mut start = |tables: Tables, process: Process| {
             if !self.processes.contains(&Some(process)) {
-                reached.push((Event(process, Fate::Begins), self.with(tables, place, Some(process))));
+                reached.push((Event(process, Fate::Starts), self.with(tables, place, Some(process))));
             }
         };
-        for (row, most) in size.orders.iter().enumerate() {
-            for keyed in [false, true].into_iter().take(if size.keys { 2 } else { 1 }) {
+        for (row, max) in size.orders.iter().enumerate() {
+            for keyed in [false, true].into_iter().take(if size.with_keys { 2 } else { 1 }) {
                 let mut tables = self.tables;
-                match tables.new_id(row, *most) {
-                    Some(order) => (0..BUCKETS as No).for_each(|bucket| {
-                        begins(tables, Process::Claim { order, bucket, keyed });
+                match tables.new_id(row, *max) {
+                    Some(order) => (0..BUCKETS as BucketNo).for_each(|bucket| {
+                        start(tables, Process::Claim { order, bucket, keyed });
                     }),
-                    None if *most > 0 && size.again => begins(tables, Process::Again { order: first(row), keyed }),
+                    None if *max > 0 && size.presses_again => {
+                        start(tables, Process::PressAgain { order: first(row), keyed })
+                    }
                     None => {}
                 }
             }
         }
-        for process in waiting(&self.tables) {
-            begins(self.tables, process);
+        for process in startable(&self.tables) {
+            start(self.tables, process);
         }
         for (id, order) in self.tables.orders.iter().enumerate() {
             let status = order.map(super::tables::Order::status);
             let order = id as u8;
-            if size.pays && matches!(status, Some(Status::PendingPayment | Status::Closed)) {
-                begins(self.tables, Process::Pay { order });
+            if size.with_payments && matches!(status, Some(Status::PendingPayment | Status::Closed)) {
+                start(self.tables, Process::Pay { order });
             }
             if status == Some(Status::PendingPayment) {
-                begins(self.tables, Process::Close { order });
+                start(self.tables, Process::Close { order });
             }
         }
     }
@@ -237,30 +225,30 @@ impl State {
         state.tidy()
     }
 
-    /// States that differ in names alone have the same: each kind of state is gone to once. 128 bits: no two of some million states that differ
-    /// share one.
-    fn fingerprint(&self, names: &[([u8; BUYERS], bool)]) -> (u64, u64) {
+    /// The same for all states that differ only in names, so each kind of state is visited once. With 128 bits, no
+    /// two of some million different states share a fingerprint.
+    fn fingerprint(&self, names: &[Renaming]) -> (u64, u64) {
         let each = names.iter().map(|(buyers, swap)| {
-            let process = |process: Process| process.map(|id| renamed(id, buyers), |no| renamed_bucket(no, *swap));
+            let process = |process: Process| process.map(|id| rename_order(id, buyers), |no| rename_bucket(no, *swap));
             let state = Self {
                 tables: self.tables.renamed(buyers, *swap),
                 processes: self.processes.map(|one| one.map(process)),
-                wandering: self.wandering.map(|one| one.map(process)),
+                delayed: self.delayed.map(|one| one.map(process)),
             };
             state.in_order()
         });
-        // Which of them stands for all does not matter, as long as it is always the same.
-        let one = each.min_by_key(|state| hash(state, Quick(0))).unwrap_or(*self);
+        // Any of them can represent all, as long as it is always the same one.
+        let one = each.min_by_key(|state| hash(state, FastHasher(0))).unwrap_or(*self);
         (hash(&one, DefaultHasher::new()), hash(&(one, one.tables.taken), DefaultHasher::new()))
     }
 
     fn in_order(mut self) -> Self {
         self.processes.sort_unstable_by_key(|process| (process.is_none(), *process));
-        self.wandering.sort_unstable_by_key(|process| (process.is_none(), *process));
+        self.delayed.sort_unstable_by_key(|process| (process.is_none(), *process));
         self
     }
 
-    /// Two states that differ in nothing that matters are one.
+    /// Removes differences that do not matter: the order of processes, and order numbers that nothing refers to.
     fn tidy(self) -> Self {
         let mut state = self.in_order();
         let tables = &state.tables;
@@ -270,59 +258,59 @@ impl State {
         let claimed = tables.claims.iter().flatten().map(|claim| claim.order);
         let answered = tables.keys.iter().flatten().copied();
         let placed = (0_u8..).zip(&tables.orders).filter(|(_, order)| order.is_some()).map(|(order, _)| order);
-        let busy = state.processes.iter().chain(&state.wandering).flatten().map(|process| process.order());
+        let busy = state.processes.iter().chain(&state.delayed).flatten().map(|process| process.order());
         claimed.chain(answered).chain(placed).chain(busy).for_each(|order| used |= 1 << order);
         state.tables.taken &= used;
         state
     }
 }
 
-/// What waits to be done: messages, and holders for reconcile.
-fn waiting(tables: &Tables) -> Vec<Process> {
+/// The processes that can start by themselves: one for each message, and one of reconcile for each holder.
+fn startable(tables: &Tables) -> Vec<Process> {
     let mut waiting = Vec::new();
     for bucket in 0..BUCKETS {
-        let no = bucket as No;
+        let no = bucket as BucketNo;
         waiting.extend(Tables::ids(tables.messages[bucket]).map(|order| Process::Mark { order, bucket: no }));
         let holders = Tables::ids(tables.buckets[bucket].holders);
-        waiting.extend(holders.map(|order| Process::Look { order, bucket: no }));
+        waiting.extend(holders.map(|order| Process::Inspect { order, bucket: no }));
     }
     waiting
 }
 
-/// Messages arrive, reconcile runs, deadlines come: then everything accepted is known, and nothing is held by nobody.
-fn comes_right(mut tables: Tables, size: Size) -> Result<(), String> {
+/// Delivers messages, runs reconcile and fires deadlines until nothing changes, and checks the final state.
+fn settles(mut tables: Tables, size: Size) -> Result<(), String> {
     for _ in 0..ROUNDS {
         let before = tables;
         let overdue = (0..)
             .zip(&before.orders)
             .filter(|(_, order)| order.is_some_and(|order| order.status() == Status::PendingPayment));
         let closes = overdue.map(|(order, _)| Process::Close { order });
-        for mut process in waiting(&before).into_iter().chain(closes) {
+        for mut process in startable(&before).into_iter().chain(closes) {
             while let Some(next) = process.step(&mut tables, false, size.bug).into_iter().next().flatten() {
                 process = next;
             }
             tables.check()?;
         }
         if tables == before {
-            return is_right(&tables);
+            return check_settled(&tables);
         }
     }
-    Err(format!("it never comes to rest: {tables:?}"))
+    Err(format!("it does not settle: {tables:?}"))
 }
 
-fn is_right(tables: &Tables) -> Result<(), String> {
+fn check_settled(tables: &Tables) -> Result<(), String> {
     if let Some(lost) = Tables::ids(tables.accepted).find(|order| tables.order(*order).is_none()) {
-        return Err(format!("order {lost} was accepted, and there is no such order: {tables:?}"));
+        return Err(format!("order {lost} was accepted but does not exist: {tables:?}"));
     }
     if tables.buckets.iter().any(|bucket| bucket.holders != 0) {
-        return Err(format!("something is held by nobody: {tables:?}"));
+        return Err(format!("units are still held: {tables:?}"));
     }
     for row in 0..BUYERS {
         let Some(claim) = tables.claims[row] else { continue };
         let is_paid = tables.order(claim.order).is_some_and(|order| order.status() == Status::Paid);
-        // A claim that got no units keeps nobody from anything: the next press goes on with it.
+        // A claim without units does no harm: the buyer's next press resumes it.
         if claim.state != ClaimState::Held && !is_paid {
-            return Err(format!("buyer {row} can never buy again: {tables:?}"));
+            return Err(format!("buyer {row} can never buy presses_again: {tables:?}"));
         }
     }
     for (number, bucket) in (0_u8..).zip(&tables.buckets) {

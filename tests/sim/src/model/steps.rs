@@ -1,35 +1,35 @@
-//! Each process's next step, on the tables, and what it may go on with.
+//! The next step of each process: what it does to the tables, and which steps may follow.
 
 use domain::claim::ClaimState;
 use domain::order::{Event, Status, Step};
 use domain::repair::HolderVerdict;
 
 use super::Bug;
-use super::decisions::{Stand, by_claim, by_order, is_taken, standing};
+use super::decisions::{Standing, by_claim, by_order, is_taken, standing};
 use super::processes::Process::{
-    AcceptUnsent, Adopt, Again, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Look, LookAtClaim, LookBack, Mark,
-    Move, Pay, Place, Release, Revive, Send, SendAgain, Take, Withdraw,
+    AcceptUnsent, Adopt, CheckPrevious, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Inspect, InspectClaim,
+    Mark, Move, Pay, Place, PressAgain, Release, Revive, Send, SendAgain, Take, Withdraw,
 };
 use super::processes::{Key, Process};
-use super::tables::{BUCKETS, Claim, Id, No, Order, Tables, Written, buyer};
+use super::tables::{BUCKETS, BucketNo, Claim, Order, OrderNo, Tables, Written, buyer};
 
 /// How many buckets a press tries.
-const TRIES: u8 = 2;
+const MAX_TRIED: u8 = 2;
 
-/// What a process may go on with; `None` is its end. One of them happens.
+/// The steps that may follow, of which one happens. `None` is the end of the process.
 pub type Nexts = Vec<Option<Process>>;
 
 const END: Option<Process> = None;
 
 impl Process {
-    /// Takes the step. `first_has_ended`: nobody is the first request for its order any more.
+    /// Takes the step. `first_has_ended`: the first request for its order is no longer running.
     pub fn step(self, tables: &mut Tables, first_has_ended: bool, bug: Option<Bug>) -> Nexts {
         match self {
             ToClaim { order, bucket, keyed } => claim(tables, order, bucket, keyed, bug),
-            Again { order, keyed } => refused(tables, buyer(order), keyed, bug),
+            PressAgain { order, keyed } => refused(tables, buyer(order), keyed, bug),
             Adopt { order } => match tables.adopt_key(order) {
                 Written::Done if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => {
-                    vec![go_on(tables, order, Key::Known, 1)]
+                    vec![resume(tables, order, Key::Known, 1)]
                 }
                 Written::Done => {
                     tables.accept(order);
@@ -41,38 +41,38 @@ impl Process {
                 (_, Some(claim)) => sends(order, claim.bucket, key),
                 (_, None) => vec![END],
             },
-            Hold { order, bucket, left, key, tried } => {
+            Hold { order, bucket, previous, key, tried } => {
                 if tables.hold(order, bucket, bug) == Written::Done {
                     return held(order, bucket, key, bug);
                 }
-                let others = (0..BUCKETS as No).filter(|to| *to != bucket && tried < TRIES);
-                let moves = others.map(|to| Some(Move { order, from: bucket, left, to, key, tried }));
-                let ends = match left {
-                    0 => may_withdraw(Withdraw { order, from: bucket, left, key, tried }, first_has_ended, bug),
-                    _ => vec![Some(LookBack { order, from: bucket, left, key, tried })],
+                let others = (0..BUCKETS as BucketNo).filter(|to| *to != bucket && tried < MAX_TRIED);
+                let moves = others.map(|to| Some(Move { order, from: bucket, previous, to, key, tried }));
+                let ends = match previous {
+                    0 => may_withdraw(Withdraw { order, from: bucket, previous, key, tried }, first_has_ended, bug),
+                    _ => vec![Some(CheckPrevious { order, from: bucket, previous, key, tried })],
                 };
                 moves.chain(ends).collect()
             }
-            Move { order, from, left, to, key, tried } => {
-                let leaves = if matches!(key, Key::First { .. }) { left } else { left | 1 << from };
-                match tables.move_claim(order, (from, left), (to, leaves), bug) {
-                    Written::Done => vec![Some(Hold { order, bucket: to, left: leaves, key, tried: tried + 1 })],
+            Move { order, from, previous, to, key, tried } => {
+                let leaves = if matches!(key, Key::First { .. }) { previous } else { previous | 1 << from };
+                match tables.move_claim(order, (from, previous), (to, leaves), bug) {
+                    Written::Done => vec![Some(Hold { order, bucket: to, previous: leaves, key, tried: tried + 1 })],
                     Written::Refused => follow(tables, order, key, tried, bug),
                 }
             }
-            LookBack { order, from, left, key, tried } => {
-                let looked = bug != Some(Bug::WithdrawsWithoutLookingBack);
-                let there = (0..BUCKETS as No)
-                    .find(|bucket| left & 1 << bucket != 0 && tables.buckets[usize::from(*bucket)].holds(order));
+            CheckPrevious { order, from, previous, key, tried } => {
+                let looked = bug != Some(Bug::WithdrawsWithoutCheckingPrevious);
+                let there = (0..BUCKETS as BucketNo)
+                    .find(|bucket| previous & 1 << bucket != 0 && tables.buckets[usize::from(*bucket)].holds(order));
                 if let Some(bucket) = there.filter(|_| looked) {
                     return held(order, bucket, key, bug);
                 }
-                may_withdraw(Withdraw { order, from, left, key, tried }, first_has_ended, bug)
+                may_withdraw(Withdraw { order, from, previous, key, tried }, first_has_ended, bug)
             }
-            Withdraw { order, from, left, key, tried } => {
-                // The first knows of its own key alone.
+            Withdraw { order, from, previous, key, tried } => {
+                // The first request knows only its own key.
                 let key_too = key != Key::First { keyed: false };
-                match tables.withdraw_claim(order, (from, left), key_too, bug) {
+                match tables.withdraw_claim(order, (from, previous), key_too, bug) {
                     Written::Done => vec![END],
                     Written::Refused => follow(tables, order, key, tried, bug),
                 }
@@ -109,17 +109,17 @@ impl Process {
                     _ => done(tables, order, bucket, message),
                 }
             }
-            Close { order } => match (tables.happens(order, Event::Close, bug), tables.order(order)) {
+            Close { order } => match (tables.apply_event(order, Event::Close, bug), tables.order(order)) {
                 (Some(Step::Become(_) | Step::Already), Some(closed)) => finish(order, closed.bucket, false, bug),
                 _ => vec![END],
             },
-            Pay { order } => match (tables.happens(order, Event::Pay, bug), tables.order(order)) {
+            Pay { order } => match (tables.apply_event(order, Event::Pay, bug), tables.order(order)) {
                 (Some(Step::Become(_) | Step::Already), Some(paid)) => {
                     vec![Some(Confirm { order, bucket: paid.bucket })]
                 }
                 (Some(Step::Refuse), Some(row)) if row.status() == Status::Closed => {
-                    // Where there is a unit again, or the money goes back.
-                    let revivals = (0..BUCKETS as No).map(|bucket| Some(Revive { order, bucket }));
+                    // It is revived where a unit is free, or the money is refunded.
+                    let revivals = (0..BUCKETS as BucketNo).map(|bucket| Some(Revive { order, bucket }));
                     revivals.chain([END]).collect()
                 }
                 _ => vec![END],
@@ -132,14 +132,14 @@ impl Process {
                 tables.confirm(order, bucket, bug);
                 vec![END]
             }
-            Look { order, bucket } => vec![match tables.order(order) {
+            Inspect { order, bucket } => vec![match tables.order(order) {
                 Some(row) => act(by_order(bucket, row), order, bucket, bug),
-                None => Some(LookAtClaim { order, bucket }),
+                None => Some(InspectClaim { order, bucket }),
             }],
-            LookAtClaim { order, bucket } => {
+            InspectClaim { order, bucket } => {
                 let claim = tables.claims[buyer(order)];
                 let elsewhere = claim.is_some_and(|claim| claim.order == order && claim.bucket != bucket);
-                if elsewhere && bug == Some(Bug::ReleasedWhileAMessageIsUnderWay) {
+                if elsewhere && bug == Some(Bug::ReleasedWhileAMessageIsInFlight) {
                     return vec![Some(Release { order, bucket, message: false })];
                 }
                 vec![act(by_claim(order, bucket, claim), order, bucket, bug)]
@@ -152,35 +152,35 @@ impl Process {
     }
 }
 
-fn claim(tables: &mut Tables, order: Id, bucket: No, keyed: bool, bug: Option<Bug>) -> Nexts {
-    let own = Claim { order, bucket, state: ClaimState::Held, left: 0 };
+fn claim(tables: &mut Tables, order: OrderNo, bucket: BucketNo, keyed: bool, bug: Option<Bug>) -> Nexts {
+    let own = Claim { order, bucket, state: ClaimState::Held, previous: 0 };
     let row = buyer(order);
     if tables.claim(order, bucket, keyed, bug) == Written::Done || tables.claims[row] == Some(own) {
         if bug == Some(Bug::AcceptedBeforeItIsHeld) {
             tables.accept(order);
         }
-        return vec![Some(Hold { order, bucket, left: 0, key: Key::First { keyed }, tried: 1 })];
+        return vec![Some(Hold { order, bucket, previous: 0, key: Key::First { keyed }, tried: 1 })];
     }
     refused(tables, row, keyed, bug)
 }
 
-/// The buyer has a claim already, or has used the key.
+/// The claim was refused: the buyer already has one, or has used the key.
 fn refused(tables: &mut Tables, row: usize, keyed: bool, bug: Option<Bug>) -> Nexts {
     let mut nexts: Nexts = standing(tables, row, keyed)
         .into_iter()
         .map(|stand| match stand {
-            Stand::Free | Stand::Duplicate => END,
-            Stand::Same(answer) => {
+            Standing::Free | Standing::Duplicate => END,
+            Standing::Same(answer) => {
                 tables.accept(answer);
                 END
             }
-            Stand::GoOn(Claim { order, bucket, left, .. }) => {
+            Standing::Resume(Claim { order, bucket, previous, .. }) => {
                 let key = match tables.keys[row] != Some(order) && keyed {
                     true if bug == Some(Bug::KeyAdoptedBeforeItIsHeld) => return Some(Adopt { order }),
                     true => Key::ToAdopt,
                     false => Key::Known,
                 };
-                Some(Hold { order, bucket, left, key, tried: 1 })
+                Some(Hold { order, bucket, previous, key, tried: 1 })
             }
         })
         .collect();
@@ -188,7 +188,7 @@ fn refused(tables: &mut Tables, row: usize, keyed: bool, bug: Option<Bug>) -> Ne
     nexts
 }
 
-/// There are no units for it. Whether a request knows that the first has ended is a matter of time, and of its clock.
+/// No units were found. Whether a later request knows that the first has ended depends on its clock, so both happen.
 fn may_withdraw(withdraw: Process, first_has_ended: bool, bug: Option<Bug>) -> Nexts {
     match withdraw.is_first() {
         true => vec![Some(withdraw)],
@@ -197,22 +197,22 @@ fn may_withdraw(withdraw: Process, first_has_ended: bool, bug: Option<Bug>) -> N
     }
 }
 
-/// Another request works on the same order and was quicker.
-fn follow(tables: &Tables, order: Id, key: Key, tried: u8, bug: Option<Bug>) -> Nexts {
+/// Another request for the same order has changed the claim: follows it.
+fn follow(tables: &Tables, order: OrderNo, key: Key, tried: u8, bug: Option<Bug>) -> Nexts {
     match tables.claim_of(order) {
         Some(claim) if is_taken(claim) => held(order, claim.bucket, key, bug),
-        Some(_) if tried < TRIES => vec![go_on(tables, order, key, tried + 1)],
+        Some(_) if tried < MAX_TRIED => vec![resume(tables, order, key, tried + 1)],
         Some(_) | None => vec![END],
     }
 }
 
-/// Goes on where the order's claim says now.
-fn go_on(tables: &Tables, order: Id, key: Key, tried: u8) -> Option<Process> {
+/// Continues in the bucket that the claim names now.
+fn resume(tables: &Tables, order: OrderNo, key: Key, tried: u8) -> Option<Process> {
     let claim = tables.claim_of(order)?;
-    Some(Hold { order, bucket: claim.bucket, left: claim.left, key, tried })
+    Some(Hold { order, bucket: claim.bucket, previous: claim.previous, key, tried })
 }
 
-fn held(order: Id, bucket: No, key: Key, bug: Option<Bug>) -> Nexts {
+fn held(order: OrderNo, bucket: BucketNo, key: Key, bug: Option<Bug>) -> Nexts {
     match key {
         Key::First { .. } => sends(order, bucket, key),
         Key::Known | Key::ToAdopt if bug == Some(Bug::AcceptedBeforeItIsTaken) => sends(order, bucket, key),
@@ -220,11 +220,11 @@ fn held(order: Id, bucket: No, key: Key, bug: Option<Bug>) -> Nexts {
     }
 }
 
-fn sends(order: Id, bucket: No, key: Key) -> Nexts {
+fn sends(order: OrderNo, bucket: BucketNo, key: Key) -> Nexts {
     vec![Some(Send { order, bucket, key }), Some(AcceptUnsent { order, key })]
 }
 
-fn accepted(tables: &mut Tables, order: Id, key: Key) -> Nexts {
+fn accepted(tables: &mut Tables, order: OrderNo, key: Key) -> Nexts {
     if key == Key::ToAdopt {
         return vec![Some(Adopt { order })];
     }
@@ -232,7 +232,7 @@ fn accepted(tables: &mut Tables, order: Id, key: Key) -> Nexts {
     vec![END]
 }
 
-fn mark(tables: &mut Tables, order: Id, bucket: No, bug: Option<Bug>) -> Nexts {
+fn mark(tables: &mut Tables, order: OrderNo, bucket: BucketNo, bug: Option<Bug>) -> Nexts {
     let at = match (tables.mark_ordered(order, bucket), tables.claim_of(order)) {
         (Written::Done, _) => bucket,
         (Written::Refused, Some(claim)) if is_taken(claim) => claim.bucket,
@@ -242,21 +242,21 @@ fn mark(tables: &mut Tables, order: Id, bucket: No, bug: Option<Bug>) -> Nexts {
     vec![Some(Place { order, bucket, at })]
 }
 
-fn finish(order: Id, bucket: No, message: bool, bug: Option<Bug>) -> Nexts {
+fn finish(order: OrderNo, bucket: BucketNo, message: bool, bug: Option<Bug>) -> Nexts {
     vec![Some(match bug {
         Some(Bug::UnitsReleasedBeforeTheClaim) => Release { order, bucket, message },
         _ => Drop { order, bucket, message },
     })]
 }
 
-fn done(tables: &mut Tables, order: Id, bucket: No, message: bool) -> Nexts {
+fn done(tables: &mut Tables, order: OrderNo, bucket: BucketNo, message: bool) -> Nexts {
     if message {
         tables.delete(order, bucket);
     }
     vec![END]
 }
 
-fn act(verdict: HolderVerdict, order: Id, bucket: No, bug: Option<Bug>) -> Option<Process> {
+fn act(verdict: HolderVerdict, order: OrderNo, bucket: BucketNo, bug: Option<Bug>) -> Option<Process> {
     match verdict {
         HolderVerdict::Leave => END,
         HolderVerdict::SendAgain => Some(SendAgain { order, bucket }),

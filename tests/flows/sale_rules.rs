@@ -1,4 +1,4 @@
-//! The edges of a sale, of a buyer's keys, and of quantities.
+//! The rules of a sale: its window, idempotency keys, quantities, restocks, rate limits and edits.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use serde_json::json;
 use testkit::stepping::{at_call, stopped};
 use testkit::world::{START_MS, World, far, form};
 
-use crate::door::Door;
+use crate::handlers::Handlers;
 
 #[tokio::test]
-async fn nobody_buys_before_the_start_or_from_the_end_on() {
+async fn a_sale_accepts_presses_from_its_start_until_its_end() {
     let world = World::new().await;
     let offer = world.preheated(10, 1).await;
     let at = |ms: i64| world.clock.advance(Duration::from_millis((START_MS + ms - world.clock.now_ms()) as u64));
@@ -31,24 +31,24 @@ async fn nobody_buys_before_the_start_or_from_the_end_on() {
     assert!(matches!(world.press(&offer, "c").await, Err(Refusal::Ended)));
 }
 
-/// A page counts down by the server's clock, which is the one that the sale goes by.
+/// The storefront counts down by the server's clock, because that clock decides when the sale starts.
 #[tokio::test]
-async fn sales_come_with_the_servers_time() {
+async fn sales_are_shown_with_the_servers_time() {
     let world = World::new().await;
     let offer = world.preheated(10, 1).await;
-    let door = Door::of(&world);
+    let handlers = Handlers::of(&world);
     for path in ["/sales".to_owned(), format!("/sales/{}", offer.sale)] {
         for _ in 0..2 {
-            let shown = door.ask(None, "GET", &path, None).await.json();
+            let shown = handlers.request(None, "GET", &path, None).await.json();
             assert_eq!(shown["now"], json!(world.now().to_string()), "{path}");
-            // While the sales themselves are still remembered.
+            // The sales themselves are still cached.
             world.clock.advance(Duration::from_millis(10));
         }
     }
 }
 
 #[tokio::test]
-async fn a_pause_is_seen_within_a_second_by_a_function_that_is_running() {
+async fn a_running_function_sees_a_pause_within_a_second() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let seckill = world.environment();
@@ -79,25 +79,25 @@ async fn unknown_sales_and_items_are_refused() {
 }
 
 #[tokio::test]
-async fn a_key_gets_the_same_answer_whatever_became_of_the_sale() {
+async fn a_key_gets_the_same_answer_after_the_item_sold_out_and_after_the_sale_ended() {
     let world = World::new().await;
     let offer = world.sale(1, 1).await;
     let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
     world.settle_down().await;
     world.pass(1);
     let again = async || world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
-    assert_eq!(again().await, order, "sold out now");
+    assert_eq!(again().await, order, "the item is sold out");
     assert!(matches!(world.press(&offer, "bob").await, Err(Refusal::SoldOut { .. })));
     world.pass(3_600);
     assert_eq!(again().await, order, "the sale is over");
     world.settle_down().await;
     assert_eq!(again().await, order, "the order has timed out");
     let other = world.environment().purchase(&world.asks(&offer, "bob", 1, Some("k"))).await;
-    assert!(matches!(other, Err(Refusal::Ended)), "another buyer's key is another key");
+    assert!(matches!(other, Err(Refusal::Ended)), "keys of different buyers are independent");
 }
 
 #[tokio::test]
-async fn a_key_is_for_one_request() {
+async fn a_key_cannot_be_reused_for_another_quantity() {
     let world = World::new().await;
     let offer = world.sale(50, 2).await;
     let seckill = world.environment();
@@ -128,13 +128,13 @@ async fn a_buyer_may_buy_again_after_a_cancel_and_after_a_timeout() {
     let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
     assert!(claims.claims.is_empty());
     let is_known = |key: &str| claims.keys.contains_key(&IdempotencyKey::parse(key).unwrap());
-    assert!(!is_known("key-0") && is_known("key-19"), "old answers are forgotten: {:?}", claims.keys.keys());
+    assert!(!is_known("key-0") && is_known("key-19"), "only the latest answers are kept: {:?}", claims.keys.keys());
     assert!(claims.keys.len() <= domain::claim::MAX_KEYS);
     assert_eq!(world.figures(&offer).await, (1, 0, 0));
 }
 
 #[tokio::test]
-async fn a_quantity_that_no_bucket_has_is_refused_with_what_there_is() {
+async fn a_quantity_that_no_bucket_has_is_refused_with_the_available_quantity() {
     let world = World::new().await;
     let offer = world.sale(10, 5).await;
     let seckill = world.environment();
@@ -150,22 +150,25 @@ async fn a_quantity_that_no_bucket_has_is_refused_with_what_there_is() {
 }
 
 #[tokio::test]
-async fn an_unfinished_try_for_more_does_not_make_less_sold_out() {
+async fn an_unfinished_attempt_for_two_units_does_not_make_one_unit_sold_out() {
     let world = World::new().await;
     let offer = world.sale(2, 2).await;
     let seckill = world.environment();
     let both = world.asks(&offer, "alice", 2, None);
-    assert!(stopped(&world, 4, Fault::Stops, seckill.purchase(&both)).await, "claimed, and not held");
-    world.mend();
+    assert!(stopped(&world, 4, Fault::Stops, seckill.purchase(&both)).await, "it ended before the hold");
+    world.clear_faults();
     world.buys(&offer, "bob").await;
-    // By another clock the first request may live still: it is not withdrawn before two minutes have passed.
+    // On another clock the first request may still be running, so it is not withdrawn for two minutes.
     for _ in 0..2 {
         world.pass(60);
         let refusal = world.press(&offer, "alice").await.unwrap_err();
-        assert!(matches!(refusal, Refusal::Busy), "one is free: {refusal:?}");
+        assert!(matches!(refusal, Refusal::Busy), "one unit is free, so it is not sold out: {refusal:?}");
     }
     world.pass(1);
-    assert!(matches!(world.press(&offer, "alice").await.unwrap_err(), Refusal::Busy), "withdrawn");
+    assert!(
+        matches!(world.press(&offer, "alice").await.unwrap_err(), Refusal::Busy),
+        "this press withdraws the old claim"
+    );
     world.buys(&offer, "alice").await;
     assert_eq!(world.figures(&offer).await, (0, 2, 0));
 }
@@ -183,7 +186,7 @@ async fn preheating_again_never_resets_stock() {
 }
 
 #[tokio::test]
-async fn a_restock_with_the_same_key_is_one_restock() {
+async fn a_restock_with_the_same_key_happens_once() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     world.restock(&offer, 5, Some("delivery-1")).await;
@@ -196,12 +199,13 @@ async fn a_restock_with_the_same_key_is_one_restock() {
     assert!(matches!(other, Err(SetUpError::Mismatch)), "{other:?}");
 }
 
-/// A unit comes back, the shop shows it, and its buyer presses at a function that still remembers the item as sold out.
+/// A unit is returned and the storefront shows it. A buyer's press then reaches a function that still remembers the
+/// item as sold out.
 #[tokio::test]
-async fn a_press_that_has_seen_more_than_the_function_is_not_refused_from_memory() {
+async fn a_press_with_a_newer_availability_version_is_not_refused_from_memory() {
     let world = World::new().await;
     let offer = world.sale(1, 1).await;
-    let door = Door::of(&world);
+    let handlers = Handlers::of(&world);
     let seckill = world.environment();
     let order = seckill.purchase(&world.asks(&offer, "a", 1, None)).await.unwrap().order;
     world.consume().await;
@@ -210,7 +214,7 @@ async fn a_press_that_has_seen_more_than_the_function_is_not_refused_from_memory
     let refused = seckill.purchase(&world.asks(&offer, "b", 1, None)).await;
     assert!(matches!(refused, Err(Refusal::SoldOut { .. })), "{refused:?}");
 
-    // A version that nobody can have seen costs one read a moment.
+    // A made-up version costs at most one read per 50 ms.
     world.wire.forget_calls();
     for _ in 0..3 {
         let made_up = Purchase { seen_version: Some(u64::MAX), ..world.asks(&offer, "c", 1, None) };
@@ -218,14 +222,17 @@ async fn a_press_that_has_seen_more_than_the_function_is_not_refused_from_memory
     }
     assert_eq!(world.cost().0, ["GetItem"]);
 
-    door.ask(Some("a"), "POST", &format!("/orders/{order}/cancel"), None).await;
+    handlers.request(Some("a"), "POST", &format!("/orders/{order}/cancel"), None).await;
     world.stream().await;
     world.clock.advance(Duration::from_millis(60));
-    let shown = door.ask(None, "GET", &format!("/sales/{}", offer.sale), None).await.json();
+    let shown = handlers.request(None, "GET", &format!("/sales/{}", offer.sale), None).await.json();
     let item = &shown["sales"][0]["items"][0];
     assert_eq!(item["availability"], "IN_STOCK");
     let unaware = seckill.purchase(&world.asks(&offer, "b", 1, None)).await;
-    assert!(matches!(unaware, Err(Refusal::SoldOut { .. })), "it remembers: {unaware:?}");
+    assert!(
+        matches!(unaware, Err(Refusal::SoldOut { .. })),
+        "without a version the function answers from memory: {unaware:?}"
+    );
     let seen_version = item["availabilityVersion"].as_u64();
     seckill.purchase(&Purchase { seen_version, ..world.asks(&offer, "b", 1, None) }).await.unwrap();
 }
@@ -243,7 +250,7 @@ async fn a_sold_out_item_opens_again_on_every_running_function() {
         assert!(matches!(seckill.purchase(&world.asks(&offer, "b", 1, None)).await, Err(Refusal::SoldOut { .. })));
     }
 
-    // Restock: seen once the stream has told, and a function's page and settings are older than a second.
+    // A restock is seen once the stream was read and the function's caches have expired.
     world.restock(&offer, 3, None).await;
     world.stream().await;
     world.pass(1);
@@ -252,7 +259,7 @@ async fn a_sold_out_item_opens_again_on_every_running_function() {
     }
     world.settle_down().await;
 
-    // A cancel: the same.
+    // So is a cancel.
     flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
     world.stream().await;
     world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
@@ -261,7 +268,7 @@ async fn a_sold_out_item_opens_again_on_every_running_function() {
 }
 
 #[tokio::test]
-async fn rate_limits_of_the_sale_hold() {
+async fn a_sales_rate_limits_are_enforced() {
     let world = World::new().await;
     let offer = world.preheated(50, 1).await;
     let mut limited = form(50, 1);
@@ -281,7 +288,7 @@ async fn rate_limits_of_the_sale_hold() {
 }
 
 #[tokio::test]
-async fn rate_limits_guard_calls_and_not_what_is_known_from_memory() {
+async fn rate_limits_do_not_apply_to_answers_from_memory() {
     let world = World::new().await;
     let offer = world.preheated(1, 1).await;
     let mut limited = form(1, 1);
@@ -292,12 +299,12 @@ async fn rate_limits_guard_calls_and_not_what_is_known_from_memory() {
     seckill.purchase(&world.asks(&offer, "a", 1, None)).await.unwrap();
     world.stream().await;
     world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
-    // Sold out is known: it is said to everybody, as often as they ask.
+    // SOLD_OUT comes from memory, so it is not limited.
     for _ in 0..3 {
         let refused = seckill.purchase(&world.asks(&offer, "a", 1, None)).await;
         assert!(matches!(refused, Err(Refusal::SoldOut { .. })), "{refused:?}");
     }
-    // With a key it would cost a read each time.
+    // A press with a key costs a read, so it is limited.
     let asked = seckill.purchase(&world.asks(&offer, "b", 1, Some("one"))).await;
     assert!(matches!(asked, Err(Refusal::SoldOut { .. })), "{asked:?}");
     world.wire.forget_calls();
@@ -307,7 +314,7 @@ async fn rate_limits_guard_calls_and_not_what_is_known_from_memory() {
 }
 
 #[tokio::test]
-async fn goods_on_sale_cannot_be_edited() {
+async fn only_names_can_be_edited_once_an_item_is_on_sale() {
     let world = World::new().await;
     let offer = world.preheated(50, 1).await;
     let mut cheaper = form(50, 1);
@@ -321,7 +328,7 @@ async fn goods_on_sale_cannot_be_edited() {
 }
 
 #[tokio::test]
-async fn a_draft_can_be_edited_whole_and_two_operators_do_not_overwrite_each_other() {
+async fn a_draft_can_be_replaced_and_concurrent_edits_do_not_overwrite_each_other() {
     let world = World::new().await;
     let id: domain::ids::SaleId = "sale".parse().unwrap();
     flows::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await.unwrap();
@@ -337,22 +344,22 @@ async fn a_draft_can_be_edited_whole_and_two_operators_do_not_overwrite_each_oth
 }
 
 #[tokio::test]
-async fn a_restock_whose_answer_is_lost_is_one_restock_also_without_a_key() {
+async fn a_restock_without_a_key_happens_once_when_an_answer_is_lost() {
     let lost = Fault::AppliedButLost(Loss::Io);
     for number in 1..=5 {
         let world = World::new().await;
         let offer = world.sale(30, 1).await;
         at_call(&world, number, lost);
         world.restock(&offer, 5, None).await;
-        world.mend();
-        assert!(world.wire.calls().iter().any(|call| call.fault == lost), "there is no call {number}");
+        world.clear_faults();
+        assert!(world.wire.calls().iter().any(|call| call.fault == lost), "the restock ended before call {number}");
         assert_eq!(world.figures(&offer).await, (35, 0, 0), "lost at call {number}");
     }
 }
 
-/// An operator edits a draft just after another one's preheat has read it: what is laid out is what the sale says.
+/// An operator edits a draft just after another operator's preheat has read it.
 #[tokio::test]
-async fn a_preheat_lays_out_what_the_sale_says_and_not_what_it_said() {
+async fn a_preheat_lays_out_the_current_draft_and_not_the_one_that_it_read() {
     for changed in [form(50, 1), form(100, 40)] {
         let world = World::new().await;
         let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
@@ -367,10 +374,10 @@ async fn a_preheat_lays_out_what_the_sale_says_and_not_what_it_said() {
     }
 }
 
-/// A bucket never closed on its page, so nothing tells a running function that units came back into it: what it found is
-/// believed for a second and no longer.
+/// The bucket never closed on its page, so the page does not show that units were returned to it. That is why a
+/// function remembers an observation for only a second.
 #[tokio::test]
-async fn a_bucket_found_too_empty_is_tried_again_after_a_second() {
+async fn a_bucket_with_too_few_units_is_tried_again_after_a_second() {
     let world = World::new().await;
     let offer = world.sale(24, 24).await;
     let seckill = world.environment();
@@ -386,10 +393,10 @@ async fn a_bucket_found_too_empty_is_tried_again_after_a_second() {
     seckill.purchase(&world.asks(&offer, "alice", 2, None)).await.unwrap();
 }
 
-/// The sale's row decides whether an edit is made, and names follow it: an edit that was not made has renamed nothing. One that
-/// stopped in between is finished by saving the same again.
+/// The write of the sale's row decides whether an edit is made; the items' names are written after it. An edit that
+/// stopped in between is finished by saving it again.
 #[tokio::test]
-async fn an_edit_that_is_not_made_renames_nothing() {
+async fn an_edit_that_fails_renames_nothing() {
     let world = World::new().await;
     let offer = world.preheated(50, 1).await;
     let mut renamed = form(50, 1);
@@ -401,11 +408,11 @@ async fn an_edit_that_is_not_made_renames_nothing() {
     let save = || edit(&world.store, &offer.sale, renamed.clone(), world.now());
     world.fault(|call| if call.operation == "PutItem" { Fault::ServerError } else { Fault::None });
     assert!(save().await.is_err());
-    world.mend();
+    world.clear_faults();
     assert_eq!(names().await, ("11.11".to_owned(), "Phone".to_owned()));
 
     assert!(stopped(&world, 2, Fault::AppliedThenStops, save()).await);
-    world.mend();
+    world.clear_faults();
     assert_eq!(names().await, ("Tonight".to_owned(), "Phone".to_owned()));
     save().await.unwrap();
     assert_eq!(names().await, ("Tonight".to_owned(), "Red phone".to_owned()));

@@ -1,4 +1,4 @@
-//! Each guard on its own: a write that comes late, twice, or for somebody else's order changes nothing.
+//! Every conditional write on its own: a write that is late, duplicated, or for another order changes nothing.
 
 use domain::availability::PageChange;
 use domain::bucket::{Movement, MovementKind};
@@ -30,7 +30,7 @@ fn refused(written: &ClaimWrite) -> bool {
 }
 
 #[tokio::test]
-async fn units_move_once_and_only_those_that_are_held() {
+async fn units_are_held_confirmed_and_released_once_and_only_by_their_own_order() {
     let world = World::new().await;
     let offer = world.sale(24, 5).await;
     let (order, other) = (some_order(&world, &offer, "a"), some_order(&world, &offer, "b"));
@@ -39,7 +39,7 @@ async fn units_move_once_and_only_those_that_are_held() {
     }
     assert_eq!(world.figures(&offer).await, (21, 3, 0));
     assert_eq!(world.store.hold(&offer, 0, &other, 22).await.unwrap(), Hold::Full { free: 21 });
-    // Not another order's units, and not another number of them.
+    // Neither another order nor another quantity can confirm or release them.
     for (order, quantity) in [(&other, 3), (&order, 2)] {
         assert_eq!(world.store.confirm(&offer, 0, order, quantity).await.unwrap(), Moved::NotHeld);
         assert_eq!(world.store.release(&offer, 0, order, quantity).await.unwrap(), Moved::NotHeld);
@@ -50,9 +50,9 @@ async fn units_move_once_and_only_those_that_are_held() {
     assert_eq!(world.figures(&offer).await, (21, 0, 3));
 }
 
-/// A bucket that is not there has nothing, and is not made by asking for it.
+/// A hold must not create the bucket.
 #[tokio::test]
-async fn a_bucket_that_is_not_there_is_full() {
+async fn a_hold_in_a_bucket_that_does_not_exist_finds_it_full() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     let order = some_order(&world, &offer, "a");
@@ -61,7 +61,7 @@ async fn a_bucket_that_is_not_there_is_full() {
 }
 
 #[tokio::test]
-async fn a_claim_moves_and_goes_only_as_its_own_order_left_it() {
+async fn a_claim_is_changed_only_by_its_own_order_and_only_if_it_is_unchanged() {
     let world = World::new().await;
     let offer = world.sale(72, 1).await;
     let order = world.buys(&offer, "alice").await;
@@ -77,7 +77,7 @@ async fn a_claim_moves_and_goes_only_as_its_own_order_left_it() {
     assert!(refused(&world.store.drop_claim(&offer, &anothers.order).await.unwrap()));
     assert_eq!(claim_of(&world, &offer, &order).await, Some(claim.clone()));
 
-    // Once it is ORDERED it stays where it is until its order ends.
+    // An ORDERED claim stays in its bucket until its order ends.
     assert_eq!(world.store.mark_ordered(&offer, &order, claim.bucket).await.unwrap(), ClaimWrite::Done);
     assert!(refused(&world.store.mark_ordered(&offer, &order, 9).await.unwrap()));
     let moved = Claim { bucket: 9, ..claim.clone() };
@@ -87,9 +87,9 @@ async fn a_claim_moves_and_goes_only_as_its_own_order_left_it() {
     assert_eq!(claim_of(&world, &offer, &order).await, Some(ordered));
 }
 
-/// Another request moved it away, and back again: it is where it was, and is not as it was.
+/// Another request has moved the claim away and back again. Its bucket is the same, but `previous_buckets` is not.
 #[tokio::test]
-async fn a_claim_that_came_back_is_not_withdrawn_by_who_saw_it_before() {
+async fn a_claim_that_was_moved_and_moved_back_cannot_be_withdrawn_with_the_old_version() {
     let world = World::new().await;
     let offer = world.sale(72, 1).await;
     let order = world.buys(&offer, "alice").await;
@@ -107,7 +107,7 @@ async fn a_claim_that_came_back_is_not_withdrawn_by_who_saw_it_before() {
 }
 
 #[tokio::test]
-async fn a_key_of_one_item_is_not_for_another() {
+async fn a_key_cannot_be_reused_for_another_item() {
     let world = World::new().await;
     let phone = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
     let tablet = Offer { item: "tablet".parse().unwrap(), ..phone.clone() };
@@ -125,9 +125,9 @@ async fn a_key_of_one_item_is_not_for_another() {
     assert_eq!((world.figures(&phone).await.1, world.figures(&tablet).await.1), (1, 1));
 }
 
-/// The late end of an order that was closed long ago leaves the buyer's next order alone.
+/// The deadline of an order that was cancelled fires after its buyer has bought again.
 #[tokio::test]
-async fn a_late_close_leaves_the_next_order_alone() {
+async fn a_duplicate_close_does_not_touch_the_buyers_next_order() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let first = world.buys(&offer, "alice").await;
@@ -148,9 +148,9 @@ async fn a_late_close_leaves_the_next_order_alone() {
     assert!(matches!(world.press(&offer, "alice").await, Err(Refusal::Duplicate(live)) if live == second));
 }
 
-/// Reconcile found no order and no claim, and the order came in between: it stays, with its units.
+/// Reconcile found neither an order nor a claim, and the order was created before reconcile's write.
 #[tokio::test]
-async fn an_order_that_was_made_is_not_failed_any_more() {
+async fn an_existing_order_cannot_be_failed() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -173,51 +173,51 @@ async fn an_order_that_was_made_is_not_failed_any_more() {
 }
 
 #[tokio::test]
-async fn an_operator_who_read_an_older_version_changes_nothing() {
+async fn an_edit_that_is_based_on_an_old_version_changes_nothing() {
     let world = World::new().await;
     let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
     let created = flows::set_up::create(&world.store, offer.sale.clone(), form(50, 1), world.now()).await.unwrap();
     let edited = flows::set_up::edit(&world.store, &offer.sale, form(60, 1), world.now()).await.unwrap();
-    // Another operator's edit, made from what was created.
+    // Another operator's edit, based on the first version.
     let late = Sale { version: created.sale.version + 1, ..created.sale.clone() };
     let items: Vec<_> = created.items.values().cloned().collect();
     assert_eq!(world.store.put_sale(&late, &items, &[]).await.unwrap(), SaleWrite::Changed);
     assert_eq!(world.store.put_sale_row(&late, true).await.unwrap(), SaleWrite::Changed);
     assert_eq!(world.item(&offer).await.stock, 60);
 
-    // Reconcile read the sale before it was preheated again, and would stop looking after it.
+    // Reconcile read the sale before it was preheated, and wants to stop watching it.
     world.preheat(&offer).await;
     assert_eq!(world.store.unwatch_sale(&edited.sale).await.unwrap(), SaleWrite::Changed);
     assert_eq!(world.store.watched_sales().await.unwrap(), std::slice::from_ref(&offer.sale));
-    // Laying out that began earlier and ends later does not take back how far it came.
+    // A layout that started earlier and ends later does not lower the progress mark.
     let buckets = world.item(&offer).await.laid_out;
     world.store.note_laid_out(&offer, buckets - 1).await.unwrap();
     assert_eq!(world.item(&offer).await.laid_out, buckets);
 }
 
 #[tokio::test]
-async fn the_ledger_keeps_what_it_was_told_first() {
+async fn a_ledger_entry_is_never_overwritten() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     let order = some_order(&world, &offer, "a");
     let movement = Movement { order: order.clone(), quantity: 1, kind: MovementKind::Deduct, before: 5, after: 4 };
     world.store.record(&offer, 0, &movement, world.now()).await.unwrap();
-    let told = world.store.entries(&order).await.unwrap();
+    let first = world.store.entries(&order).await.unwrap();
     let again = Movement { before: 9, after: 8, ..movement };
     world.store.record(&offer, 0, &again, world.now()).await.unwrap();
-    assert_eq!(world.store.entries(&order).await.unwrap(), told);
-    assert_eq!(told.len(), 1);
+    assert_eq!(world.store.entries(&order).await.unwrap(), first);
+    assert_eq!(first.len(), 1);
 }
 
 #[tokio::test]
-async fn a_sale_is_looked_after_while_anything_is_held_or_unknown() {
+async fn a_sale_is_watched_while_units_are_held_or_cannot_be_read() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     world.pass(3_599);
     let order = world.buys(&offer, "last").await;
     world.settle_down().await;
     world.pass(602);
-    assert_eq!(world.reconcile().await.settled, 0, "an order may still be paid");
+    assert_eq!(world.reconcile().await.settled, 0, "the order may still be paid");
     flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
     world.settle_down().await;
 
@@ -227,13 +227,13 @@ async fn a_sale_is_looked_after_while_anything_is_held_or_unknown() {
         _ => Fault::None,
     });
     let report = world.reconcile().await;
-    assert_eq!((report.settled, report.errors.len()), (0, 1), "nobody knows what is held");
-    world.mend();
+    assert_eq!((report.settled, report.errors.len()), (0, 1), "the buckets could not be read");
+    world.clear_faults();
     assert_eq!(world.reconcile().await.settled, 1);
 }
 
 #[tokio::test]
-async fn a_buyer_sees_their_own_orders_and_nobody_elses() {
+async fn a_buyer_sees_only_their_own_orders() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let sales = Sales::default();
@@ -251,14 +251,14 @@ async fn a_buyer_sees_their_own_orders_and_nobody_elses() {
     assert!(matches!(seen(key("alice")).await, Some(OrderView::Order(order)) if order.id == id));
     assert!(
         matches!(listed(key("alice")).await.as_slice(), [OrderView::Order(_)]),
-        "once, though claim and order are there"
+        "it is listed once although both its claim and its order exist"
     );
     assert_eq!(seen(key("bob")).await, None);
     assert_eq!(listed(key("bob")).await, []);
 }
 
 #[tokio::test]
-async fn pages_are_turned_the_same_however_often() {
+async fn a_page_change_can_be_repeated() {
     let world = World::new().await;
     let offer = world.sale(72, 1).await;
     let open = async || world.store.pages(&offer, &[0]).await.unwrap()[0].1.open.clone();
@@ -272,9 +272,9 @@ async fn pages_are_turned_the_same_however_often() {
     }
 }
 
-/// A write that wandered lands when its bucket has something again: it closes nothing.
+/// A delayed write arrives after its bucket has free units again.
 #[tokio::test]
-async fn a_page_is_closed_only_as_it_was_read() {
+async fn a_bucket_is_closed_only_on_the_page_version_that_was_read() {
     let world = World::new().await;
     let offer = world.sale(72, 1).await;
     let page = async || world.store.pages(&offer, &[0]).await.unwrap().remove(0).1;
@@ -283,14 +283,14 @@ async fn a_page_is_closed_only_as_it_was_read() {
     assert_eq!(close(read).await, None);
     world.store.open_on_page(&offer, 0, &[1].into()).await.unwrap();
     for late in [read, 0] {
-        assert_eq!(close(late).await, Some(page().await), "what it is now is told");
+        assert_eq!(close(late).await, Some(page().await), "the answer is the current page");
         assert_eq!(page().await.open, [0, 1, 2].into());
     }
 }
 
-/// Several shards of the stream turn one page at the same time.
+/// Several shards of the stream change one page at the same time.
 #[tokio::test]
-async fn a_page_that_changed_meanwhile_is_turned_all_the_same() {
+async fn concurrent_changes_of_a_page_are_all_applied() {
     let world = World::new().await;
     let offer = world.sale(24 * 12, 1).await;
     let close = |bucket: u32| {
@@ -303,9 +303,9 @@ async fn a_page_that_changed_meanwhile_is_turned_all_the_same() {
     assert_eq!(world.store.pages(&offer, &[0]).await.unwrap()[0].1.open, (6..12).collect());
 }
 
-/// Laying out that goes on after a stop comes to buckets that are being sold from already.
+/// A resumed layout reaches buckets that are already on sale.
 #[tokio::test]
-async fn laying_out_a_bucket_again_leaves_it_as_it_is() {
+async fn laying_out_an_existing_bucket_changes_nothing() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     world.buys(&offer, "alice").await;
@@ -315,9 +315,9 @@ async fn laying_out_a_bucket_again_leaves_it_as_it_is() {
     assert_eq!(world.figures(&offer).await, (23, 1, 0));
 }
 
-/// A schedule that fires early, or a clock that is ahead of the one that set the deadline.
+/// The schedule fires early, or the clock is ahead of the one that set the deadline.
 #[tokio::test]
-async fn a_deadline_closes_nothing_before_its_time() {
+async fn an_early_deadline_closes_nothing() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -334,9 +334,9 @@ async fn a_deadline_closes_nothing_before_its_time() {
     assert_eq!(world.figures(&offer).await, (24, 0, 0));
 }
 
-/// Its unit went to somebody else between looking for one and taking it.
+/// Another buyer takes the unit after it was found and before it is taken.
 #[tokio::test]
-async fn an_order_is_revived_only_with_units_that_are_there() {
+async fn an_order_is_revived_only_if_its_units_are_still_free() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -356,11 +356,11 @@ async fn an_order_is_revived_only_with_units_that_are_there() {
 
     world.store.release(&offer, 0, &other, 24).await.unwrap();
     assert_eq!(revive().await, Revival::Revived);
-    assert_eq!(revive().await, Revival::Changed, "once");
+    assert_eq!(revive().await, Revival::Changed, "it is revived once");
     assert_eq!(world.figures(&offer).await, (23, 0, 1));
 }
 
-/// Fills buckets behind the stream's back: their page still says that they are open.
+/// Fills buckets without the stream being read, so their page still says that they are open.
 async fn fill(world: &World, offer: &Offer, buckets: impl IntoIterator<Item = u32>) {
     for bucket in buckets {
         let cap = world.item(offer).await.layout.cap(bucket).unwrap();
@@ -369,9 +369,9 @@ async fn fill(world: &World, offer: &Offer, buckets: impl IntoIterator<Item = u3
     }
 }
 
-/// The page is far behind: a press looks before it tries more, finds the last bucket that has something, and its claim says where.
+/// The page is stale: after a few full buckets a press reads many at once and finds the one that has units.
 #[tokio::test]
-async fn the_last_open_bucket_is_found_behind_a_page_that_lags() {
+async fn the_last_bucket_with_units_is_found_although_the_page_is_stale() {
     let world = World::new().await;
     let offer = world.sale(24 * 24, 1).await;
     fill(&world, &offer, (0..24).filter(|bucket| *bucket != 17)).await;
@@ -382,9 +382,9 @@ async fn the_last_open_bucket_is_found_behind_a_page_that_lags() {
     }
 }
 
-/// All that is open on one page was found empty: the next page is turned to, and not the same one again.
+/// All buckets that are open on one page are full, so a press goes on to the next page.
 #[tokio::test]
-async fn a_page_that_is_used_up_is_left_for_the_next() {
+async fn a_press_goes_to_the_next_page_if_all_open_buckets_of_one_are_full() {
     let world = World::new().await;
     let offer = world.sale(24 * 513, 1).await;
     fill(&world, &offer, [3, 4]).await;

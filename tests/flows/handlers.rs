@@ -1,4 +1,4 @@
-//! The functions that buyers, operators and providers knock at, as they are deployed, in process and on the driven clock.
+//! The deployed handlers of payment-notify, shop and admin, in process and on the driven clock, for the other tests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,27 +9,27 @@ use ::payments::{HttpCall, Kind, Nonce};
 use domain::Timestamp;
 use domain::ids::{Offer, OrderId};
 use edge::{Body, Request};
-use sandbox::is_accepted;
+use local_cloud::sandbox::is_accepted;
 use serde_json::Value;
 use store::{Names, Store};
 use telemetry::Sink;
 use testkit::lambda_request::{Answer, request};
 use testkit::world::{SALT, World};
 
-/// The functions, and the metrics that they wrote.
-pub(crate) struct Door {
+/// The handlers and the metrics that they wrote.
+pub(crate) struct Handlers {
     notify: payment_notify::App,
     shop: shop::App,
     admin: admin::App,
     lines: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Door {
+impl Handlers {
     pub(crate) fn of(world: &World) -> Self {
         Self::with(world, world.names().clone())
     }
 
-    /// With other names than the template gives.
+    /// With other table and queue names than the template's.
     pub(crate) fn with(world: &World, names: Names) -> Self {
         let store = Store::new(&world.wire.sdk_config(), names);
         let clock = world.clock.clone();
@@ -45,7 +45,7 @@ impl Door {
         Self { notify, shop, admin, lines }
     }
 
-    /// How much of a metric was written; of one value of its dimension, if it has one.
+    /// The sum of a metric, optionally for one value of a dimension.
     pub(crate) fn metric(&self, name: &str, of: Option<(&str, &str)>) -> u64 {
         let lines = self.lines.lock().unwrap();
         let fits = |line: &&Value| of.is_none_or(|(dimension, value)| line[dimension] == value);
@@ -57,12 +57,12 @@ impl Door {
         self.lines.lock().unwrap().iter().any(|line| !line[name].is_null())
     }
 
-    /// A provider, or somebody who says so, sends a notice.
-    pub(crate) async fn knock(&self, kind: Kind, call: &HttpCall) -> Answer {
-        self.knock_at(kind.as_str(), call).await
+    /// A provider, or an impostor, sends a notice.
+    pub(crate) async fn notify(&self, kind: Kind, call: &HttpCall) -> Answer {
+        self.notify_as(kind.as_str(), call).await
     }
 
-    pub(crate) async fn knock_at(&self, provider: &str, call: &HttpCall) -> Answer {
+    pub(crate) async fn notify_as(&self, provider: &str, call: &HttpCall) -> Answer {
         let mut request = hyper::Request::post(format!("https://shop.example/payments/{provider}/notify"));
         for (name, value) in call.headers.iter() {
             request = request.header(name, value);
@@ -71,11 +71,11 @@ impl Door {
         Answer::of(payment_notify::handle(&self.notify, request).await)
     }
 
-    /// The sandbox's notices that are due are delivered. Returns the answers.
-    pub(crate) async fn deliver(&self, world: &World) -> Vec<Answer> {
+    /// Delivers the sandbox's notices that are due. Returns the answers.
+    pub(crate) async fn deliver_notices(&self, world: &World) -> Vec<Answer> {
         let mut answers = Vec::new();
         for due in world.cloud.sandbox.due_notices().await.unwrap() {
-            let answer = self.knock(due.kind, &due.call).await;
+            let answer = self.notify(due.kind, &due.call).await;
             let accepted = is_accepted(due.kind, answer.status, answer.text.as_bytes());
             world.cloud.sandbox.delivered(due.id, accepted).await.unwrap();
             answers.push(answer);
@@ -83,40 +83,41 @@ impl Door {
         answers
     }
 
-    /// A buyer's, or with no name anybody's, request.
-    pub(crate) async fn ask(&self, buyer: Option<&str>, method: &str, path: &str, body: Option<Value>) -> Answer {
+    /// A request to shop, with the buyer's token if there is a buyer.
+    pub(crate) async fn request(&self, buyer: Option<&str>, method: &str, path: &str, body: Option<Value>) -> Answer {
         Answer::of(shop::handle(&self.shop, request(buyer, "", method, path, &[], body)).await)
     }
 
-    /// The same, with a header.
-    pub(crate) async fn look(&self, path: &str, header: (&str, &str)) -> Answer {
+    /// A GET request to shop without a token and with one header.
+    pub(crate) async fn get_with_header(&self, path: &str, header: (&str, &str)) -> Answer {
         Answer::of(shop::handle(&self.shop, request(None, "", "GET", path, &[header], None)).await)
     }
 
-    /// An operator's request.
-    pub(crate) async fn operate(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+    /// An operator's request to admin.
+    pub(crate) async fn operator_request(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
         let request = request(Some("operator"), "seckill/admin", "POST", path, headers, Some(body));
         Answer::of(admin::handle(&self.admin, request).await)
     }
 }
 
-/// An order of Ann's that waits for its payment, in a sale of five units.
-pub(crate) async fn at_the_door() -> (World, Offer, Door, OrderId) {
+/// A world with a sale of five units, in which Ann has an order that waits for its payment.
+pub(crate) async fn unpaid_order_of_ann() -> (World, Offer, Handlers, OrderId) {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
-    let door = Door::of(&world);
-    let order = world.waiting(&offer, "ann").await;
-    (world, offer, door, order)
+    let handlers = Handlers::of(&world);
+    let order = world.unpaid_order(&offer, "ann").await;
+    (world, offer, handlers, order)
 }
 
-/// A notice that a provider could send: signed with the keys of every sandbox in memory.
+/// A notice with a valid signature: all in-memory sandboxes use the same keys.
 pub(crate) fn signed(world: &World, kind: Kind, payment: &Payment, happened: Happened) -> HttpCall {
-    let keys: Keys = serde_json::from_str(include_str!("../../infra/sandbox/src/in_memory_keys.json")).unwrap();
+    let keys: Keys =
+        serde_json::from_str(include_str!("../../infra/local-cloud/src/sandbox/in_memory_keys.json")).unwrap();
     let sandbox = Sandbox::new(&keys).unwrap();
     sandbox.notice(kind, payment, happened, world.now(), &Nonce::new([3; 16])).unwrap()
 }
 
-/// A paid payment of a provider's, of this number.
+/// A paid payment with this number, as the provider records it.
 pub(crate) fn payment(world: &World, kind: Kind, number: &str) -> Payment {
     Payment {
         id: "cs_test_1".into(),
@@ -133,7 +134,7 @@ pub(crate) fn payment(world: &World, kind: Kind, number: &str) -> Payment {
     }
 }
 
-/// The secret that the template gives the functions.
+/// The ARN of the payment secret in the template.
 pub(crate) fn payment_secret() -> String {
     let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
     let stack = local_cloud::template::read(&template, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! Answers that were lost, requests that land late, and two requests that work on one order: whatever is accepted has its
-//! units, and nothing is taken twice.
+//! Lost answers, late requests, and two requests that work on one order: every accepted order has its units, and no
+//! units are taken twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,17 +18,17 @@ use store::{ClaimWrite, Hold, NewClaim};
 use testkit::stepping::at_call;
 use testkit::world::World;
 
-/// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
+/// Without a key, only the order's number shows the retry that the existing claim is its own.
 #[tokio::test]
-async fn a_lost_answer_is_no_duplicate_to_a_buyer_without_a_key() {
+async fn a_press_without_a_key_is_not_its_own_duplicate_after_a_lost_answer() {
     for number in 1..=5 {
         for fault in [Fault::AppliedButLost(Loss::Io), Fault::AppliedButServerError] {
             let world = World::new().await;
             let offer = world.sale(30, 1).await;
             at_call(&world, number, fault);
             let order = world.press(&offer, "alice").await.unwrap().order;
-            world.mend();
-            assert!(world.wire.calls().iter().any(|call| call.fault == fault), "there is no call {number}");
+            world.clear_faults();
+            assert!(world.wire.calls().iter().any(|call| call.fault == fault), "the press ended before call {number}");
             world.settle_down().await;
             assert_eq!(world.order(&order).await.unwrap().status, Status::PendingPayment, "{fault:?} at call {number}");
             assert_eq!(world.figures(&offer).await, (29, 1, 0), "{fault:?} at call {number}");
@@ -37,14 +37,14 @@ async fn a_lost_answer_is_no_duplicate_to_a_buyer_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_key_that_took_up_an_abandoned_try_keeps_its_answer() {
+async fn a_key_that_resumed_an_abandoned_attempt_keeps_its_answer() {
     let world = World::new().await;
     let offer = world.sale(30, 2).await;
     stock_is_down(&world, Fault::ServerError);
     world.press(&offer, "alice").await.unwrap_err();
-    world.mend();
+    world.clear_faults();
     world.pass(7);
-    // The try that was left asked for one, this one asks for two: it gets the one, and gets it again.
+    // The abandoned attempt was for one unit and this request is for two: it gets the one, every time.
     let order = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
     let again = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
     assert_eq!(again, order);
@@ -53,7 +53,7 @@ async fn a_key_that_took_up_an_abandoned_try_keeps_its_answer() {
     assert_eq!(world.figures(&offer).await, (29, 1, 0));
 }
 
-/// From now on no call to the stock table works.
+/// From now on every call to the stock table meets this fault.
 fn stock_is_down(world: &World, fault: Fault) {
     let stock = world.names().stock.clone();
     world.fault(move |call| if call.resource().as_deref() == Some(&stock) { fault } else { Fault::None });
@@ -72,9 +72,9 @@ fn at_bucket(asked: &Purchase, claim: &Claim) -> OrderMessage {
     }
 }
 
-/// One request held in bucket `one` and sent its message; another one, working on the same order, had found that bucket full and moved
-/// the claim to `other`.
-async fn torn(world: &World) -> (Offer, OrderMessage, OrderMessage) {
+/// One request has held a unit in bucket `one` and sent its message. Another request for the same order had found
+/// that bucket full and has moved the claim to bucket `other`.
+async fn claim_moved_after_hold(world: &World) -> (Offer, OrderMessage, OrderMessage) {
     let offer = world.sale(72, 1).await;
     let asked = world.asks(&offer, "alice", 1, Some("k"));
     let order = world.environment().purchase(&asked).await.unwrap().order;
@@ -88,7 +88,7 @@ async fn torn(world: &World) -> (Offer, OrderMessage, OrderMessage) {
     (offer, at_bucket(&asked, &one), at_bucket(&asked, &other))
 }
 
-/// There is an order that may be paid, and exactly its own bucket holds it.
+/// The order is pending, and its unit is held in its own bucket and in no other.
 async fn has_its_unit(world: &World, offer: &Offer, id: &OrderId, when: &str) {
     let order = world.order(id).await.unwrap();
     assert_eq!(order.status, Status::PendingPayment, "{when}");
@@ -105,12 +105,12 @@ async fn has_its_unit(world: &World, offer: &Offer, id: &OrderId, when: &str) {
 }
 
 #[tokio::test]
-async fn an_order_has_its_unit_though_its_claim_was_moved_and_its_messages_are_late() {
-    // Which of the two messages comes first, after reconcile has looked while they were under way.
+async fn an_order_has_its_unit_although_its_claim_was_moved_and_its_messages_are_late() {
+    // Reconcile runs while the messages are in flight; then they arrive in either order.
     for (other_held, other_first) in [(true, false), (true, true), (false, false)] {
         let when = format!("held at the other: {other_held}, its message first: {other_first}");
         let world = World::new().await;
-        let (offer, one, other) = torn(&world).await;
+        let (offer, one, other) = claim_moved_after_hold(&world).await;
         if other_held {
             world.store.hold(&offer, other.bucket, &other.order_id, 1).await.unwrap();
         }
@@ -134,12 +134,13 @@ async fn an_order_has_its_unit_though_its_claim_was_moved_and_its_messages_are_l
     }
 }
 
-/// order-consumer took the claim for one message and stopped before the order; the other message comes next, or reconcile does.
+/// order-consumer marked the claim for one message and stopped before it created the order. The other message or
+/// reconcile comes next.
 #[tokio::test]
-async fn an_order_is_made_where_its_claim_was_taken() {
+async fn an_order_is_created_in_the_bucket_for_which_its_claim_was_marked() {
     for (reconciled, first_taken) in [(false, false), (true, false), (false, true), (true, true)] {
         let world = World::new().await;
-        let (offer, one, other) = torn(&world).await;
+        let (offer, one, other) = claim_moved_after_hold(&world).await;
         world.store.hold(&offer, other.bucket, &other.order_id, 1).await.unwrap();
         let (taken, late) = if first_taken { (&one, &other) } else { (&other, &one) };
         world.store.mark_ordered(&offer, &taken.order_id, taken.bucket).await.unwrap();
@@ -157,14 +158,14 @@ async fn an_order_is_made_where_its_claim_was_taken() {
     }
 }
 
-/// A press that found nothing leaves nothing: the same key may try again, and is not answered with an order that never was.
+/// A press that found no units leaves nothing behind, so its key is not answered with an order that never existed.
 #[tokio::test]
-async fn a_key_that_got_nothing_may_try_again() {
+async fn a_key_that_was_refused_as_sold_out_can_be_used_again() {
     let world = World::new().await;
     let offer = world.sale(1, 1).await;
     let first = world.buys(&offer, "first").await;
     world.consume().await;
-    // The page still says that there is something: the claim is made, and withdrawn.
+    // The page is stale and shows an open bucket, so the claim is made and withdrawn.
     let refused = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
     assert!(matches!(refused, Err(Refusal::SoldOut { available: 0 })), "{refused:?}");
     let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
@@ -177,9 +178,9 @@ async fn a_key_that_got_nothing_may_try_again() {
     assert_eq!(world.order(&order).await.unwrap().status, Status::PendingPayment);
 }
 
-/// The answer to a key does not change because the sale went on; but nothing new is sold under it.
+/// The answer to a key does not change when the sale ends or pauses, but nothing new is sold for it.
 #[tokio::test]
-async fn an_unfinished_try_takes_no_stock_after_the_end_or_in_a_pause() {
+async fn an_unfinished_attempt_takes_no_units_after_the_end_or_during_a_pause() {
     for ended in [true, false] {
         for held in [true, false] {
             let world = World::new().await;
@@ -187,7 +188,7 @@ async fn an_unfinished_try_takes_no_stock_after_the_end_or_in_a_pause() {
             stock_is_down(&world, if held { Fault::AppliedButLost(Loss::Io) } else { Fault::ServerError });
             let first = world.asks(&offer, "alice", 1, Some("k"));
             world.environment().purchase(&first).await.unwrap_err();
-            world.mend();
+            world.clear_faults();
             if ended {
                 world.pass(3_600);
             } else {
@@ -207,7 +208,7 @@ async fn an_unfinished_try_takes_no_stock_after_the_end_or_in_a_pause() {
 }
 
 #[tokio::test]
-async fn a_live_order_is_named_also_when_all_is_sold() {
+async fn a_duplicate_press_names_the_live_order_even_if_everything_is_sold() {
     let world = World::new().await;
     let offer = world.sale(1, 1).await;
     let order = world.buys(&offer, "alice").await;
@@ -216,9 +217,9 @@ async fn a_live_order_is_named_also_when_all_is_sold() {
     assert!(matches!(&again, Err(Refusal::Duplicate(first)) if *first == order), "{again:?}");
 }
 
-/// What a function remembers of a sale may be older than the sale itself: an order is not given up because of that.
+/// The function has cached that the sale does not exist, and then it is created.
 #[tokio::test]
-async fn an_order_is_not_failed_by_an_old_memory_of_its_sale() {
+async fn an_order_does_not_fail_because_of_a_stale_cache_of_its_sale() {
     let world = World::new().await;
     let sales = Sales::default();
     let id = "sale".parse().unwrap();
@@ -235,23 +236,24 @@ async fn an_order_is_not_failed_by_an_old_memory_of_its_sale() {
     assert_eq!(world.order(&claim.order).await.unwrap().status, Status::PendingPayment);
 }
 
-/// A claim that was sent twice: the second made the order, and the first lands after the order's end. It must not be a claim that nothing ends.
+/// The claim was sent twice. The second write led to the order, and the first one arrives after the order has ended.
+/// It must be refused, because nothing would ever drop it.
 #[tokio::test]
-async fn a_claim_that_lands_after_its_orders_end_keeps_nobody_from_buying() {
+async fn a_delayed_claim_that_arrives_after_its_order_ended_does_not_block_its_buyer() {
     for key in [None, Some("k")] {
         let world = World::new().await;
         let offer = world.sale(30, 1).await;
         let claims = world.names().claims.clone();
-        let wandered = AtomicBool::new(false);
+        let was_delayed = AtomicBool::new(false);
         world.fault(move |call| match call.resource().as_deref() == Some(&claims) {
-            true if !wandered.swap(true, Ordering::SeqCst) => Fault::Late,
+            true if !was_delayed.swap(true, Ordering::SeqCst) => Fault::Late,
             _ => Fault::None,
         });
         let order = world.environment().purchase(&world.asks(&offer, "alice", 1, key)).await.unwrap().order;
         world.settle_down().await;
         close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
-        assert!(world.wire.arrive(0).await.is_some(), "the first claim is still under way");
-        // The message comes again as well, as messages do.
+        assert!(world.wire.arrive(0).await.is_some(), "the first claim was not delayed");
+        // The message is delivered again as well.
         let asked = world.asks(&offer, "alice", 1, key);
         let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
         place_order(&world.store, &Sales::default(), &at_bucket(&asked, &claim), world.now()).await.unwrap();
@@ -260,9 +262,9 @@ async fn a_claim_that_lands_after_its_orders_end_keeps_nobody_from_buying() {
     }
 }
 
-/// Who takes up a try that was left may meet the one who left it, and who now withdraws it with the keys that it knows of.
+/// A request resumes an attempt while the first request withdraws it, together with the keys that the first knows.
 #[tokio::test]
-async fn a_key_is_not_answered_with_a_try_that_never_held_anything() {
+async fn a_key_is_not_answered_with_an_attempt_that_never_held_units() {
     let world = World::new().await;
     let offer = world.sale(30, 1).await;
     let with_a_key = || world.asks(&offer, "alice", 1, Some("k"));
@@ -270,7 +272,7 @@ async fn a_key_is_not_answered_with_a_try_that_never_held_anything() {
     world.press(&offer, "alice").await.unwrap_err();
     world.pass(7);
     world.environment().purchase(&with_a_key()).await.unwrap_err();
-    world.mend();
+    world.clear_faults();
     let (claims, _) = world.store.claims(&with_a_key().buyer_key, &offer.sale).await.unwrap();
     let claim = &claims.claims[&offer.item];
     let known = [IdempotencyKey::from(&claim.order)];
@@ -281,10 +283,11 @@ async fn a_key_is_not_answered_with_a_try_that_never_held_anything() {
     assert_eq!(world.order(&order).await.map(|order| order.status), Some(Status::PendingPayment));
 }
 
-/// The first request is slow, a second one moves its claim on and finds nothing, a unit comes back where the first still tries, and the first is
-/// accepted. Whoever asks much later, before the message has come, is told the same.
+/// The first request is slow. A second one moves its claim and finds nothing. Then a unit is released in the bucket
+/// that the first still tries, and the first is accepted. A third request, before the message arrives, gets the same
+/// order.
 #[tokio::test]
-async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() {
+async fn a_hold_in_a_bucket_that_the_claim_was_moved_away_from_is_found() {
     let world = World::new().await;
     let offer = world.sale(1, 1).await;
     world.restock(&offer, 1, None).await;
@@ -314,7 +317,7 @@ async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() 
     let moved = &claims.claims[&offer.item];
     assert_eq!((moved.bucket, &moved.previous_buckets[..]), (1, &[0][..]));
 
-    // Moved back and on again, it has left both.
+    // After it is moved back and away again, both buckets are previous ones.
     let back = Claim { bucket: 0, previous_buckets: vec![0, 1], ..moved.clone() };
     assert_eq!(world.store.move_claim(&offer, moved, &back).await.unwrap(), ClaimWrite::Done);
     let again = Claim { bucket: 1, ..back.clone() };

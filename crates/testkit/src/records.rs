@@ -1,4 +1,5 @@
-//! The books: whether the shop's own agree with the providers', with the stock and with the claims. Read from the tables as they are.
+//! Everything that a sale has recorded, and whether it agrees: orders with stock, claims, the ledger, and the money
+//! that the providers have on their side. Read directly from the tables, not through the code under test.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,26 +13,25 @@ use serde::de::DeserializeOwned;
 
 use crate::world::World;
 
-/// Everything that was written down, at one moment.
-pub struct Books {
+/// A snapshot of all records.
+pub struct Records {
     pub orders: BTreeMap<OrderId, Order>,
-    /// A buyer's claims in the sale.
     pub claims: BTreeMap<BuyerKey, BTreeMap<ItemId, Claim>>,
-    /// The names of an order's entries in the ledger.
+    /// The names of the ledger entries, by order.
     pub ledger: BTreeMap<String, Vec<String>>,
     /// Points by buyer: (balance, frozen).
     pub accounts: BTreeMap<BuyerKey, (i64, i64)>,
-    /// Amount and currency of the entries that are about money, by order and name.
-    moved: BTreeMap<(String, String), (i64, String)>,
-    /// The providers' own books.
+    /// Amount and currency of the ledger entries about money, by order and entry name.
+    money_moved: BTreeMap<(String, String), (i64, String)>,
+    /// Payments and refunds, as the providers recorded them.
     pub money: Vec<MoneyEntry>,
-    /// Units sold, by order.
+    /// Units sold, by order, as the buckets say.
     sold: BTreeMap<OrderId, u32>,
-    /// Buckets that still hold something, or do not add up.
-    loud: Vec<String>,
+    /// Buckets that still have holders, or that do not add up.
+    unsettled_buckets: Vec<String>,
 }
 
-/// A buyer's claims of one sale: an attribute for each item, beside the answers to keys.
+/// A buyer's row in the claims table: one attribute for each item, next to the answers to idempotency keys.
 #[derive(Deserialize)]
 struct ClaimsRow {
     buyer: BuyerKey,
@@ -64,29 +64,30 @@ struct AccountRow {
     frozen: BTreeMap<String, i64>,
 }
 
-/// A row as `T`, from DynamoDB's JSON.
+/// Reads a row in DynamoDB's JSON form as a `T`.
 pub fn try_row<T: DeserializeOwned>(json: &str) -> Result<T, serde_dynamo::Error> {
     let row: HashMap<String, serde_dynamo::AttributeValue> = serde_json::from_str(json).unwrap();
     serde_dynamo::from_item(row)
 }
 
 impl World {
-    /// Everything in a table.
+    /// All rows of a table.
     pub async fn rows<T: DeserializeOwned>(&self, table: &str) -> Vec<T> {
         self.cloud.dynamodb.rows(table).await.unwrap().values().map(|json| try_row(json).unwrap()).collect()
     }
 
-    pub async fn books(&self, offer: &Offer) -> Books {
+    /// A snapshot of all records about an item.
+    pub async fn records(&self, offer: &Offer) -> Records {
         let names = self.names();
         let mut ledger: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut moved = BTreeMap::new();
+        let mut money_moved = BTreeMap::new();
         for row in self.rows::<LedgerRow>(&names.ledger).await {
             if let (Some(amount), Some(currency)) = (row.amount, row.currency) {
-                moved.insert((row.order.clone(), row.entry.clone()), (amount, currency));
+                money_moved.insert((row.order.clone(), row.entry.clone()), (amount, currency));
             }
             ledger.entry(row.order).or_default().push(row.entry);
         }
-        let mut books = Books {
+        let mut records = Records {
             orders: self
                 .rows::<Order>(&names.orders)
                 .await
@@ -100,7 +101,7 @@ impl World {
                 .map(|row| (row.buyer.clone(), row.claims()))
                 .collect(),
             ledger,
-            moved,
+            money_moved,
             accounts: self
                 .rows::<AccountRow>(&names.accounts)
                 .await
@@ -109,39 +110,39 @@ impl World {
                 .collect(),
             money: self.cloud.sandbox.money().await.unwrap(),
             sold: BTreeMap::new(),
-            loud: Vec::new(),
+            unsettled_buckets: Vec::new(),
         };
         for bucket in self.buckets(offer).await {
             if !bucket.adds_up() || !bucket.holders.is_empty() {
-                books.loud.push(format!("{bucket:?}"));
+                records.unsettled_buckets.push(format!("{bucket:?}"));
             }
-            books.sold.extend(bucket.sold_to);
+            records.sold.extend(bucket.sold_to);
         }
-        books
+        records
     }
 
-    /// Whether the shop's books agree with the providers', with the stock and with the claims. To be asked when all is quiet.
-    pub async fn books_agree(&self, offer: &Offer, orders: &[OrderId]) -> Result<(), String> {
-        let books = self.books(offer).await;
-        if let Some(bucket) = books.loud.first() {
-            return Err(format!("a bucket is not quiet: {bucket}"));
+    /// Checks that `orders` have ended and that all records agree about them. Call it only when nothing is in flight.
+    pub async fn records_agree(&self, offer: &Offer, orders: &[OrderId]) -> Result<(), String> {
+        let records = self.records(offer).await;
+        if let Some(bucket) = records.unsettled_buckets.first() {
+            return Err(format!("a bucket still has holders or does not add up: {bucket}"));
         }
-        orders.iter().try_for_each(|id| books.order_ended_well(offer, id))?;
-        if let Some(order) = books.sold.keys().find(|order| !orders.contains(order)) {
-            return Err(format!("sold to nobody: {order}"));
+        orders.iter().try_for_each(|id| records.order_agrees_everywhere(offer, id))?;
+        if let Some(order) = records.sold.keys().find(|order| !orders.contains(order)) {
+            return Err(format!("units are sold to an order that is not in the list: {order}"));
         }
         let open: Vec<OpenEntry> = self.store.open_entries().await.map_err(|error| error.to_string())?;
         if !open.is_empty() {
-            return Err(format!("something is still to be done: {open:?}"));
+            return Err(format!("ledger entries are still open: {open:?}"));
         }
         Ok(())
     }
 }
 
-impl Books {
-    /// Whether all of it agrees about one order.
-    pub fn order_ended_well(&self, offer: &Offer, id: &OrderId) -> Result<(), String> {
-        let order = self.orders.get(id).ok_or("there is no order")?;
+impl Records {
+    /// Checks that one order has ended and that all records agree about it.
+    pub fn order_agrees_everywhere(&self, offer: &Offer, id: &OrderId) -> Result<(), String> {
+        let order = self.orders.get(id).ok_or_else(|| format!("order {id} does not exist"))?;
         self.order_agrees(offer, order).map_err(|why| format!("{why}: {order:?}"))
     }
 
@@ -152,7 +153,7 @@ impl Books {
         }
         let sold = self.sold.get(&order.id).copied();
         if sold != is_paid.then_some(order.quantity) {
-            return Err(format!("its bucket says that {sold:?} were sold to it"));
+            return Err(format!("its bucket says that {sold:?} units were sold to it"));
         }
         let claim = self.claims.get(&order.id.buyer()).and_then(|claims| claims.get(&offer.item));
         let claim = claim.filter(|claim| claim.order == order.id);
@@ -162,7 +163,8 @@ impl Books {
         self.money_agrees(order)
     }
 
-    /// Money taken is money kept or refunded, each payment at most once, and both are in the log.
+    /// Checks that every payment was kept or refunded, refunded at most once, and that each movement is in the
+    /// ledger.
     fn money_agrees(&self, order: &Order) -> Result<(), String> {
         let log = self.ledger.get(order.id.as_str()).map_or(&[][..], Vec::as_slice);
         let mut kept = 0;
@@ -171,11 +173,11 @@ impl Books {
             let kind = if money.refund.is_some() { "REFUND" } else { "PAY" };
             let name = format!("{kind}#{}#{}", money.provider, money.transaction);
             if !log.contains(&name) {
-                return Err(format!("{name} is not in the log: {log:?}"));
+                return Err(format!("{name} is not in the ledger: {log:?}"));
             }
-            let written = self.moved.get(&(order.id.to_string(), name.clone()));
+            let written = self.money_moved.get(&(order.id.to_string(), name.clone()));
             if written != Some(&(money.amount, money.currency.clone())) {
-                return Err(format!("the log says {written:?} of {name}, and the provider {money:?}"));
+                return Err(format!("the ledger has {written:?} for {name}, and the provider has {money:?}"));
             }
             match money.refund {
                 None => kept += money.amount,
@@ -185,16 +187,16 @@ impl Books {
                 }
             }
         }
-        // Points leave no trace at a provider.
+        // No provider knows about points.
         if let Some(paid) = &order.paid {
             let name = PayEntry::name(paid.method, &paid.transaction);
             if !log.contains(&name) {
-                return Err(format!("{name} is not in the log: {log:?}"));
+                return Err(format!("{name} is not in the ledger: {log:?}"));
             }
         }
         let due = order.paid.as_ref().filter(|_| order.status == Status::Paid).map_or(0, |paid| paid.amount);
         if kept != due {
-            return Err(format!("{kept} were kept and {due} are due"));
+            return Err(format!("the providers kept {kept}, and the order is worth {due}"));
         }
         match refunds.into_iter().find(|(_, times)| *times > 1) {
             Some((transaction, times)) => Err(format!("{transaction} was refunded {times} times")),

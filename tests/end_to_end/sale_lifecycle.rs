@@ -1,10 +1,10 @@
-//! A sale's life, as a buyer and an operator see it.
+//! A sale from its first press to its end, as buyers and the operator see it.
 
 use crate::shop::{Shop, press, status, until};
 use serde_json::json;
 
 #[tokio::test]
-async fn buy_see_the_order_let_it_time_out_and_buy_again() {
+async fn an_order_that_times_out_returns_its_unit_and_the_buyer_can_buy_again() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 3).await;
     let alice = shop.buyer("alice").await;
@@ -22,7 +22,7 @@ async fn buy_see_the_order_let_it_time_out_and_buy_again() {
     assert_eq!(again.body["orderId"], order.as_str());
 
     let other = shop.buyer("mallory").await.get(&format!("/orders/{order}")).await;
-    assert_eq!((other.status, other.code()), (404, "UNKNOWN_ORDER"), "another's order does not exist");
+    assert_eq!((other.status, other.code()), (404, "UNKNOWN_ORDER"), "another buyer's order must not be visible");
 
     let closed = status(&alice, &order, "CLOSED", 15).await;
     assert_eq!(closed["reason"], "TIMED_OUT");
@@ -37,9 +37,9 @@ async fn buy_see_the_order_let_it_time_out_and_buy_again() {
     let orders = alice.get("/orders").await;
     let listed: Vec<_> =
         orders.body["orders"].as_array().unwrap().iter().map(|order| order["orderId"].clone()).collect();
-    assert_eq!(listed, [json!(second), json!(order)], "the newest first");
+    assert_eq!(listed, [json!(second), json!(order)], "the newest is first");
 
-    // The ledger, written from the stock's stream.
+    // The ledger is written from the stock's stream.
     let ledger = &shop.cloud.stack().tables.iter().find(|table| table.logical_id == "LedgerTable").unwrap().name;
     let client = aws_sdk_dynamodb::Client::new(&local_cloud::wire::Wire::new(shop.cloud.cloud().clone()).sdk_config());
     until(10, "the ledger has three entries", async || {
@@ -51,7 +51,7 @@ async fn buy_see_the_order_let_it_time_out_and_buy_again() {
 }
 
 #[tokio::test]
-async fn cancel_gives_the_unit_back_and_a_sold_out_item_opens_within_two_seconds() {
+async fn a_sold_out_item_can_be_bought_within_two_seconds_after_a_cancel_or_a_restock() {
     let shop = Shop::open().await;
     let sale = shop.sale(1, 1, 900).await;
     let (alice, bob) = (shop.buyer("alice").await, shop.buyer("bob").await);
@@ -60,7 +60,7 @@ async fn cancel_gives_the_unit_back_and_a_sold_out_item_opens_within_two_seconds
     until(5, "bob sees that it is sold out", async || (press(&bob, &sale).await.code() == "SOLD_OUT").then_some(()))
         .await;
     let seen = shop.api.send("GET", &format!("/sales/{sale}"), &[], "").await;
-    assert_eq!(seen.status, 200, "no token is needed to look");
+    assert_eq!(seen.status, 200, "a sale is public");
 
     let cancelled = alice.post(&format!("/orders/{order}/cancel"), &json!({})).await;
     assert_eq!((cancelled.status, &cancelled.body["reason"]), (200, &json!("CANCELLED")), "{cancelled:?}");
@@ -78,12 +78,12 @@ async fn cancel_gives_the_unit_back_and_a_sold_out_item_opens_within_two_seconds
     until(2, "carol buys after the restock", async || (press(&carol, &sale).await.status == 202).then_some(())).await;
 
     let twice = alice.post(&format!("/orders/{order}/cancel"), &json!({})).await;
-    assert_eq!(twice.status, 200, "cancelling again is the same cancel");
+    assert_eq!(twice.status, 200, "a repeated cancel succeeds");
     shop.close().await;
 }
 
 #[tokio::test]
-async fn pause_resume_and_close() {
+async fn a_sale_can_be_paused_resumed_and_closed() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let alice = shop.buyer("alice").await;
@@ -100,7 +100,7 @@ async fn pause_resume_and_close() {
 }
 
 #[tokio::test]
-async fn a_key_gets_the_same_answer() {
+async fn a_repeated_idempotency_key_gets_the_same_answer() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 2, 900).await;
     let alice = shop.buyer("alice").await;
@@ -116,7 +116,7 @@ async fn a_key_gets_the_same_answer() {
 }
 
 #[tokio::test]
-async fn a_poison_message_is_kept_with_its_reason_and_hurts_nobody() {
+async fn a_poison_message_becomes_a_dead_letter_with_a_reason_and_does_not_block_others() {
     let shop = Shop::open().await;
     let sale = shop.sale(10, 1, 900).await;
     let alice = shop.buyer("alice").await;
@@ -137,7 +137,7 @@ async fn a_poison_message_is_kept_with_its_reason_and_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_shown_and_sent_again() {
+async fn the_ops_tool_lists_and_resends_dead_letters() {
     let shop = Shop::open().await;
     let queue = |id: &str| shop.cloud.stack().queues.iter().find(|queue| queue.logical_id == id).unwrap().name.clone();
     let sqs = &shop.cloud.cloud().sqs;
@@ -150,11 +150,11 @@ async fn dead_letters_are_shown_and_sent_again() {
     assert_eq!((listed.order.as_deref(), listed.body.as_str()), (Some("0"), from_the_future));
     assert!(listed.reason.contains("99"), "{}", listed.reason);
 
-    // Looking at it has left it there; sending it again takes it to order-consumer, which cannot read it now either.
-    let mut told = Vec::new();
-    let sent = ops::dead_letters::redrive(&target, kind, |letter| told.push(letter.reason.clone())).await.unwrap();
-    assert_eq!((sent, told), (1, vec![listed.reason]));
-    until(10, "it is back", async || ops::dead_letters::list(&target, kind).await.unwrap().pop()).await;
+    // Listing does not remove it. Resending brings it to order-consumer, which cannot read it this time either.
+    let mut reasons = Vec::new();
+    let sent = ops::dead_letters::redrive(&target, kind, |letter| reasons.push(letter.reason.clone())).await.unwrap();
+    assert_eq!((sent, reasons), (1, vec![listed.reason]));
+    until(10, "it is a dead letter again", async || ops::dead_letters::list(&target, kind).await.unwrap().pop()).await;
 
     let nowhere = ops::target::Target::local("http://127.0.0.1:1").await.unwrap_err();
     assert!(nowhere.to_string().contains("make run"), "{nowhere}");
