@@ -19,9 +19,9 @@ use payments::{Kind, PaymentRequest, ProviderError, ReturnPage};
 use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
+use crate::close_at_provider::{ProviderClose, close_at_provider};
 use crate::close_at_provider::{ProviderClose, close_at_provider, kind, method};
 use crate::settle::{self, Settled};
-use crate::close_at_provider::{ProviderClose, close_at_provider};
 use crate::undone::FlowError;
 
 /// How often the order is looked at again because it changed meanwhile.
