@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use local_cloud::run::{LocalCloud, Options};
+use seckill_run::{LocalShop, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::http::{Answer, Api, User, sale_form};

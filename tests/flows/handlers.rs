@@ -9,7 +9,7 @@ use ::payments::{HttpCall, Kind, Nonce};
 use domain::Timestamp;
 use domain::ids::{Offer, OrderId};
 use edge::{Body, Request};
-use local_cloud::sandbox::is_accepted;
+use sandbox::is_accepted;
 use serde_json::Value;
 use store::{Names, Store};
 use telemetry::Sink;
@@ -111,8 +111,7 @@ pub(crate) async fn unpaid_order_of_ann() -> (World, Offer, Handlers, OrderId) {
 
 /// A notice with a valid signature: all in-memory sandboxes use the same keys.
 pub(crate) fn signed(world: &World, kind: Kind, payment: &Payment, happened: Happened) -> HttpCall {
-    let keys: Keys =
-        serde_json::from_str(include_str!("../../infra/local-cloud/src/sandbox/in_memory_keys.json")).unwrap();
+    let keys: Keys = serde_json::from_str(include_str!("../../infra/sandbox/src/in_memory_keys.json")).unwrap();
     let sandbox = Sandbox::new(&keys).unwrap();
     sandbox.notice(kind, payment, happened, world.now(), &Nonce::new([3; 16])).unwrap()
 }

@@ -8,6 +8,7 @@ use domain::payment::Method;
 use flows::refund::{Refund, refund};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::wire::Fault;
+use sandbox::Mood;
 use serde_json::Value;
 use store::Names;
 use testkit::paying::PROVIDERS;
@@ -37,10 +38,7 @@ async fn a_repeated_notice_settles_once_and_is_acknowledged_each_time() {
         let notice = paid(&world, &order, method).await;
         for _ in 0..10 {
             let answer = handlers.notify(kind(method), &notice).await;
-            assert!(
-                local_cloud::sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes()),
-                "{answer:?}"
-            );
+            assert!(sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes()), "{answer:?}");
         }
         assert_eq!(status(&world, &order).await, Status::Paid, "{method}");
         assert_eq!(world.figures(&offer).await, (4, 0, 1));
@@ -63,7 +61,7 @@ async fn a_notice_that_is_forged_altered_or_stale_changes_nothing_and_is_counted
         let bodies = [altered.into_bytes(), b"{}".to_vec(), Vec::new(), vec![0xff; 100]];
         for body in &bodies {
             let answer = handlers.notify(kind(method), &HttpCall { body: body.clone(), ..notice.clone() }).await;
-            let accepted = local_cloud::sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
+            let accepted = sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
             assert!(!accepted, "{method}: {answer:?}");
         }
         let bare = HttpCall { headers: Headers::default(), ..notice.clone() };
@@ -97,7 +95,7 @@ async fn a_payment_that_does_not_match_any_request_changes_nothing_and_is_counte
         for (wrong, counted) in cases {
             let before_it = handlers.metric("NoticesRefused", Some(("Kind", counted)));
             let answer = handlers.notify(kind(method), &signed(&world, kind(method), &wrong, Happened::Paid)).await;
-            let accepted = local_cloud::sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
+            let accepted = sandbox::is_accepted(kind(method), answer.status, answer.text.as_bytes());
             assert!(!accepted, "{method}: {answer:?}");
             assert_eq!(handlers.metric("NoticesRefused", Some(("Kind", counted))), before_it + 1, "{method}");
         }
@@ -283,7 +281,7 @@ async fn a_notice_about_an_order_of_the_shop_itself_is_forwarded_to_its_queue() 
         let queue = world.names().dead_letter_url.clone().unwrap();
         let handlers = Handlers::with(&world, Names { shop_queue_url: Some(queue.clone()), ..world.names().clone() });
         let answer = handlers.notify(kind, &notice).await;
-        assert!(local_cloud::sandbox::is_accepted(kind, answer.status, answer.text.as_bytes()), "{kind}: {answer:?}");
+        assert!(sandbox::is_accepted(kind, answer.status, answer.text.as_bytes()), "{kind}: {answer:?}");
         let messages = world.cloud.sqs.receive(Sqs::name_of(&queue), Receive::default()).await.unwrap();
         let message: Value = serde_json::from_str(&messages[0].body).unwrap();
         assert_eq!((&message["number"], &message["outcome"]), (&"A-17".into(), &"PAID".into()), "{kind}: {message}");

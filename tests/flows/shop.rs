@@ -5,7 +5,7 @@ use domain::claim::{Claim, ClaimState};
 use domain::ids::{IdempotencyKey, OrderId};
 use domain::order::{Order, Status};
 use domain::payment::Method;
-use local_cloud::sandbox::Mood;
+use sandbox::Mood;
 use serde_json::{Value, json};
 use store::{ClaimWrite, NewClaim};
 use testkit::lambda_request::Answer;

@@ -20,7 +20,6 @@ use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, Store, StoreError};
 
 use crate::close_at_provider::{ProviderClose, close_at_provider};
-use crate::close_at_provider::{ProviderClose, close_at_provider, kind, method};
 use crate::settle::{self, Settled};
 use crate::undone::FlowError;
 

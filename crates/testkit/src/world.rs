@@ -66,7 +66,8 @@ impl World {
     }
 
     /// A world on existing engines.
-    pub fn on(cloud: Cloud) -> Self {
+    pub fn on(cloud: impl Into<Cloud>) -> Self {
+        let cloud = CloudWithSandbox::of(cloud.into()).expect("engines with the sandbox");
         let clock = cloud.clock.clone();
         let faults: Arc<Mutex<Option<Faults>>> = Arc::default();
         let decide = faults.clone();

@@ -233,7 +233,7 @@ impl Sim {
         let is_read = ["Get", "Query", "Scan", "BatchGet"].iter().any(|read| call.operation.starts_with(read));
         match call.service {
             Service::DynamoDb if !is_read => self.safety.check(&self.observer, &call.tables()).await,
-            Service::Provider if call.operation == "Refund" => check::check_refunds(&self.observer).await,
+            Service::Outside if call.operation == "Refund" => check::check_refunds(&self.observer).await,
             _ => Ok(()),
         }
     }

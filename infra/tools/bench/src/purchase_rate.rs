@@ -32,7 +32,7 @@ const TOKENS_AT_ONCE: usize = 64;
 
 /// A local cloud with an operator.
 struct Setup {
-    cloud: LocalCloud,
+    cloud: LocalShop,
     operator: User,
     clients: u32,
     _directory: TempDir,

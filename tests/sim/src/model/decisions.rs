@@ -93,7 +93,7 @@ pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Standing; 2] {
         match claims.standing(&press) {
             ClaimStanding::Free => Standing::Free,
             ClaimStanding::Same(_) => Standing::Same(tables.keys[row].unwrap()),
-            ClaimStanding::GoOn(_) => Standing::Resume(claim.unwrap()),
+            ClaimStanding::Resume(_) => Standing::Resume(claim.unwrap()),
             ClaimStanding::Duplicate(_) => Standing::Duplicate,
             ClaimStanding::Mismatch => panic!("all presses of the model ask for the same quantity"),
         }
