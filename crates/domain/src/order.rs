@@ -107,9 +107,9 @@ pub enum Step {
 ///     CLOSED -----Revive-----+              FAILED: no event changes it
 /// ```
 ///
-/// Three properties hold, and the tests below check each of them for every status and event:
+/// Three properties hold, and the tests of this module check each of them for every status and event:
 ///
-/// - **Idempotent.** An event that changed the status answers [`Step::Already`] from then on.
+/// - **Idempotent.** Repeating the event that led to the current status answers [`Step::Already`].
 /// - **Forward only.** Every change increases [`Status::rank`].
 /// - **Units are given back once.** An order that is no longer live becomes live again only through `Revive`, which
 ///   takes new units.

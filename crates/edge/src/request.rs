@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn the_buyer_is_the_subject_of_the_token() {
         assert_eq!(buyer(&request(json!({}), Some(json!({"sub": "ann"})))).unwrap().as_str(), "ann");
-        for nobody in [None, Some(json!({})), Some(json!({"sub": ""})), Some(json!({"sub": "a\u{0}b"}))] {
-            let problem = buyer(&request(json!({"x-sub": "ann"}), nobody)).unwrap_err();
+        for claims in [None, Some(json!({})), Some(json!({"sub": ""})), Some(json!({"sub": "a\u{0}b"}))] {
+            let problem = buyer(&request(json!({"x-sub": "ann"}), claims)).unwrap_err();
             assert_eq!(problem.code, Code::Unauthenticated);
         }
     }

@@ -117,8 +117,8 @@ async fn drill(
     let buyers = BuyersGuard(Arc::new(Buyers::new(client, options, seed, &sale)));
 
     sell(cloud, &buyers.0, &counts, options, seed, began).await?;
-    let calm = Settling { cloud, operator: &operator, sale: &sale, counts: &counts, options, began };
-    Ok((calm.settle().await?, counts))
+    let settling = Settling { cloud, operator: &operator, sale: &sale, counts: &counts, options, began };
+    Ok((settling.settle().await?, counts))
 }
 
 /// Buyers buy and follow their orders, and processes are killed, until the last buyer has left.

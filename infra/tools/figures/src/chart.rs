@@ -1,4 +1,4 @@
-//! A line chart as SVG: no script, no font and no file but itself.
+//! Line charts as self-contained SVG, without scripts, fonts or other files.
 
 use std::fmt::Write as _;
 
@@ -10,35 +10,30 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 60.0;
-/// Colours that can be told apart in print and by people who see few of them.
+/// Colours that stay distinguishable in print and for colour-blind readers.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
-/// Lines across the chart.
+/// The number of horizontal grid lines.
 const STEPS: u32 = 4;
 
-/// One line: what it is called, and its points from left to right.
+/// One line of a chart, with its points from left to right.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// Its name in the legend.
     pub name: String,
-    /// (x, y).
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart of several lines over one axis.
+/// A chart with several lines.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// What it shows.
     pub title: String,
-    /// What is to the right.
+    /// The label of the horizontal axis.
     pub x: String,
-    /// What is upwards.
+    /// The label of the vertical axis.
     pub y: String,
-    /// The lines.
     pub series: Vec<Series>,
 }
 
 impl Chart {
-    /// The chart.
     pub fn svg(&self) -> String {
         let points =
             || self.series.iter().flat_map(|series| &series.points).filter(|(x, y)| x.is_finite() && y.is_finite());
@@ -99,7 +94,7 @@ impl Chart {
                 legend + 14.0,
                 escape(&series.name),
             );
-            // Letters are about seven wide.
+            // A letter is about seven pixels wide.
             legend += 14.0 + 24.0 + 7.0 * f64::from(u32::try_from(series.name.chars().count()).unwrap_or(0));
         }
         svg.push_str("</svg>\n");
@@ -107,21 +102,22 @@ impl Chart {
     }
 }
 
-/// A page with a title, charts, and the text that goes with them.
+/// An HTML page with a title, charts and text.
 pub fn page(title: &str, charts: &[Chart], text: &str) -> String {
     let charts: String = charts.iter().map(Chart::svg).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
          <style>body{{font-family:system-ui,sans-serif;max-width:900px;margin:2rem auto;padding:0 1rem;color:#222}}\
-         svg{{width:100%;height:auto;margin:1rem 0;border:1px solid #eee}}pre{{overflow-x:auto;line-height:1.4}}</style>\n\
+         svg{{width:100%;height:auto;margin:1rem 0;border:1px solid #eee}}\
+         pre{{overflow-x:auto;line-height:1.4}}</style>\n\
          <h1>{title}</h1>\n{charts}<pre>{}</pre>\n</html>\n",
         escape(text),
         title = escape(title),
     )
 }
 
-/// The next round number of its size, where an axis ends. At least something, so that nothing is divided by zero.
+/// The next round number, at which an axis ends. Never 0, because it is a divisor.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -158,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_shown() {
+    fn a_chart_without_points_is_drawn() {
         let svg =
             Chart { series: vec![Series { name: "a".into(), points: vec![(f64::NAN, 1.0)] }], ..Chart::default() }
                 .svg();

@@ -1,4 +1,4 @@
-//! How long something took, again and again.
+//! A histogram of latencies.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::float;
 
-/// A histogram of times, from a microsecond to ten minutes, to three digits. Longer ones count as ten minutes.
+/// A histogram of times from a microsecond to ten minutes, with three digits. Longer times count as ten minutes.
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
 
@@ -20,23 +20,21 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Notes one.
     pub fn record(&mut self, took: Duration) {
         self.0.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1));
     }
 
-    /// Adds all of another.
+    /// Adds all times of another histogram.
     pub fn add(&mut self, other: &Self) {
-        // Both have the same bounds.
+        // This cannot fail, because both have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    /// How many there were.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// So many of a hundred took at most this, in milliseconds. 0 if there was none.
+    /// The percentile in milliseconds. 0 if nothing was recorded.
     pub fn percentile_ms(&self, percentile: f64) -> f64 {
         float(self.0.value_at_percentile(percentile)) / 1_000.0
     }
@@ -47,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_everything_recorded() {
+    fn percentiles_cover_all_recorded_times() {
         let (mut one, mut two) = (Latency::default(), Latency::default());
         for ms in 1..=50 {
             one.record(Duration::from_millis(ms));

@@ -1,4 +1,4 @@
-//! Figures for people: numbers that can be read, tables that line up, times in a histogram, and charts that any browser shows.
+//! Presentation of figures: readable numbers, aligned tables, latency histograms, and charts for any browser.
 
 mod chart;
 mod latency;

@@ -1,12 +1,12 @@
-//! Numbers as people write them.
+//! Numbers in a readable format.
 
-/// Counts here are far below 2^52, where every whole number is exact.
+/// Exact for counts below 2^52, and all counts here are far below that.
 #[expect(clippy::as_conversions, reason = "there is no other conversion")]
 pub fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// Thousands apart, with as many decimals as make three digits: at most two, or three below a tenth; none if whole.
+/// Formats a number with thousands separators and about three significant digits. Whole numbers have no decimals.
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         _ if value.fract() == 0.0 => 0,
@@ -18,7 +18,7 @@ pub fn number(value: f64) -> String {
     grouped(&format!("{value:.decimals$}"))
 }
 
-/// An amount of dollars, to the cent; to a hundredth of one below ten cents.
+/// Formats dollars with two decimals, or with four below ten cents.
 pub fn dollars(value: f64) -> String {
     let decimals = if value.abs() < 0.1 { 4 } else { 2 };
     grouped(&format!("{value:.decimals$}"))
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_told_to_the_cent() {
+    fn dollars_have_two_decimals() {
         assert_eq!(dollars(1_234.5), "1,234.50");
         assert_eq!(dollars(0.012_34), "0.0123");
         assert_eq!(dollars(0.0), "0.0000");

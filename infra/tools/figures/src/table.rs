@@ -1,20 +1,19 @@
-//! A table in plain text: the first column to the left, figures to the right.
+//! A plain-text table. The first column is aligned to the left, all others to the right.
 
 use std::fmt::Write as _;
 
-/// Rows of text, with a head.
+/// Rows of text with a header.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these columns.
     pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
         Self { rows: vec![head.into_iter().map(Into::into).collect()] }
     }
 
-    /// Adds a row; cells that are missing are empty.
+    /// Adds a row. Missing cells are empty.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
@@ -49,11 +48,11 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = Table::new(["", "p50", "p99"]);
-        table.row(["press", "1.2", "10"]);
+        table.row(["purchase", "1.2", "10"]);
         table.row(["look at an order", "0.9"]);
         assert_eq!(
             table.text(),
-            "                    p50  p99\n  press             1.2   10\n  look at an order  0.9\n"
+            "                    p50  p99\n  purchase          1.2   10\n  look at an order  0.9\n"
         );
     }
 }

@@ -112,7 +112,7 @@ impl Buyers {
             let took = began.elapsed();
             let asked_to_wait = match answer {
                 Ok(answer) => match self.interpret(&answer, number, took, is_clear) {
-                    Some(pressed) => return pressed.after(is_clear),
+                    Some(result) => return result.after(is_clear),
                     None => {
                         // A 429 is definite: the request had no effect.
                         is_clear &= answer.status == 429;

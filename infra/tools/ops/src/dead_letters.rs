@@ -12,7 +12,7 @@ pub async fn list(target: &Target, kind: Kind) -> Result<Vec<Letter>, QueueError
     target.dead_letters.list(kind, MAX_LETTERS).await
 }
 
-/// Sends letters again, as [`Kind::remedy`] says. Calls `tell` with each letter before it is removed.
-pub async fn redrive(target: &Target, kind: Kind, tell: impl FnMut(&Letter)) -> Result<usize, QueueError> {
-    target.dead_letters.redrive(kind, MAX_LETTERS, tell).await
+/// Sends letters again, as [`Kind::remedy`] says. Calls `show` with each letter before it is removed.
+pub async fn redrive(target: &Target, kind: Kind, show: impl FnMut(&Letter)) -> Result<usize, QueueError> {
+    target.dead_letters.redrive(kind, MAX_LETTERS, show).await
 }

@@ -1,4 +1,4 @@
-//! What a sale costs, line by line, in dollars.
+//! What a sale costs in dollars, line by line.
 
 use bench::costs::Costs;
 use figures::float;
@@ -13,44 +13,38 @@ use crate::plan::refreshes;
 use crate::sale::Sale;
 use crate::simulate::{Capacity, Outcome};
 
-/// Gigabytes of a function, as the template says.
+/// The memory of a function in gigabytes, as in the template.
 pub(crate) const MEMORY_GB: f64 = 0.25;
-/// Tables that the template warms: stock, claims and orders.
+/// How many tables the template warms: stock, claims and orders.
 pub(crate) const WARM_TABLES: f64 = 3.0;
-/// Sale and pages that each running function reads a second, beside what refusals read: the sale once a second, half a unit.
+/// Read units per second with which each running function reads the sale: once a second, half a unit.
 const SALE_READS_PER_SECOND: f64 = 0.5;
-/// Provisioned concurrency is there from a little before the sale to a little after it.
+/// How long concurrency is provisioned: from shortly before the sale to shortly after it.
 const PROVISIONED_SECONDS: f64 = 900.0;
 
-/// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What is paid for.
     pub what: &'static str,
-    /// How much of it.
     pub quantity: f64,
-    /// Dollars.
     pub dollars: f64,
 }
 
-/// What is paid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bill {
-    /// For selling: it would not work without.
+    /// What selling itself costs.
     pub selling: Vec<Line>,
-    /// For watching: logs and traces.
+    /// Logs and traces.
     pub watching: Vec<Line>,
-    /// For being ready when the first buyers come.
+    /// What must be provisioned before the first buyers arrive.
     pub readiness: Vec<Line>,
 }
 
 impl Bill {
-    /// For selling alone.
+    /// The costs of selling alone.
     pub fn for_selling(&self) -> f64 {
         sum(&self.selling)
     }
 
-    /// Everything.
     pub fn total(&self) -> f64 {
         sum(&self.selling) + sum(&self.watching) + sum(&self.readiness)
     }
@@ -60,12 +54,12 @@ fn sum(lines: &[Line]) -> f64 {
     lines.iter().map(|line| line.dollars).sum()
 }
 
-/// Makes the bill of a sale that went as `outcome` says.
+/// The bill of a sale with this outcome.
 pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity: Capacity, outcome: &Outcome) -> Bill {
     const MILLION: f64 = 1e6;
     let presses = float(outcome.all(|second| second.presses));
     let accepted = float(outcome.all(|second| second.accepted));
-    // What is not paid returns, and is sold again after the crowd, until everything is paid or nobody is left.
+    // Unpaid units are sold again after the rush, until everything is paid or no buyer is left.
     let (orders, unpaid) = match design {
         Design::Buckets if accepted >= f64::from(sale.units) => (sale.orders(), sale.orders() - f64::from(sale.units)),
         _ => (accepted, 0.0),
@@ -74,14 +68,14 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
     let paid = orders - unpaid;
     let again = orders - accepted;
     let life = match design {
-        // Movements of units write a row each: taken, then sold or returned.
+        // Each movement of units writes a ledger entry: held, then sold or freed.
         Design::Buckets => {
             again * costs.press.write_units
                 + orders * writes.order
                 + paid * (costs.payment.write_units + costs.deadline_of_paid.write_units + costs.movement.write_units)
                 + unpaid * (costs.deadline_of_unpaid.write_units + costs.movement.write_units)
         }
-        // An order, a payment, the end of it: one write each.
+        // One write each for the order, the payment and its end.
         Design::Counter => orders * (writes.order + 2.0),
         Design::Transaction => orders * 2.0,
     };
@@ -93,7 +87,7 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
         }
         Design::Counter | Design::Transaction => 0.0,
     };
-    // A look at the order, a payment started and its notice, for each order that is paid; a look for the others.
+    // A paid order takes a query, the start of a payment and a notice. Any other order takes a query.
     let other_requests = orders + 2.0 * paid;
     let batches = orders / BATCH;
     let invocations = presses + other_requests + 2.0 * batches + orders;
@@ -109,7 +103,7 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
         Line { what: "gigabyte-seconds of functions", quantity: gb_seconds, dollars: gb_seconds * GB_SECOND },
         per_million("write units", write_units, WRITES),
         per_million("read units", reads, READS),
-        // Sent one by one; received and deleted in batches.
+        // Messages are sent one by one, and received and deleted in batches.
         per_million("requests to the queue", again + accepted + 2.0 * batches, QUEUE_REQUESTS),
         per_million("schedules", orders, SCHEDULES),
     ];
@@ -121,7 +115,7 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
     let warmed = f64::from(capacity.warm_writes.saturating_sub(NEW_TABLE_WRITES)) * WARM_TABLES;
     let provisioned = f64::from(capacity.provisioned) * MEMORY_GB * PROVISIONED_SECONDS;
     let readiness = vec![
-        Line { what: "write units a second, warmed (once)", quantity: warmed, dollars: warmed * WARM_WRITE },
+        Line { what: "write units per second, warmed (once)", quantity: warmed, dollars: warmed * WARM_WRITE },
         Line {
             what: "gigabyte-seconds provisioned (15 min)",
             quantity: provisioned,
@@ -131,7 +125,7 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
     Bill { selling, watching, readiness: readiness.into_iter().filter(|line| line.quantity > 0.0).collect() }
 }
 
-/// What is read on the way of one order.
+/// Read units of one order.
 fn reads_of_order(costs: &Costs) -> f64 {
     costs.order.read_units + costs.payment.read_units
 }

@@ -1,7 +1,8 @@
-//! What a sale will need and cost, before it takes place.
+//! Capacity planning: what a sale will need and cost, before it takes place.
 //!
-//! The sale is played against a model of DynamoDB's partitions, Lambda's scaling, and the quotas of SQS and Scheduler. What a purchase
-//! calls and writes is counted in the code itself ([`bench::costs`]); AWS's limits and prices are in [`facts`].
+//! The sale is simulated on a model of DynamoDB's partitions, Lambda's scaling, and the quotas of SQS and Scheduler.
+//! The calls and writes of a purchase are counted in the code itself ([`bench::costs`]). The limits and prices of AWS
+//! are in [`facts`].
 
 pub mod bill;
 pub mod design;
@@ -11,8 +12,8 @@ pub mod partitions;
 pub mod plan;
 mod report;
 pub mod sale;
-mod shelf;
 pub mod simulate;
+mod stock;
 #[cfg(test)]
 mod template_tests;
 

@@ -1,4 +1,4 @@
-//! `seckill-plan`: what a sale will need and cost.
+//! `seckill-plan`: plans the capacity and the costs of a sale.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,29 +8,34 @@ use plan::plan::plan;
 use plan::sale::{Sale, Shape};
 use testkit::progress;
 
-/// Says before a sale what it will need, how long selling takes, and what it costs; beside two other ways to sell.
+/// Plans a sale: what to request from AWS, how long selling takes, and what it costs.
+///
+/// The sale is simulated on a model of DynamoDB, Lambda, SQS and Scheduler, and compared with two other designs: one
+/// counter, and one transaction per purchase. Nothing is called in AWS.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "seckill-plan", version, max_term_width = 100)]
 struct Options {
     /// Units on sale
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     units: u32,
-    /// Buyers who press
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=20_000_000))]
+    /// How many buyers arrive
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=20_000_000))]
     buyers: u32,
-    /// They come within so many seconds
+    /// Seconds over which buyers arrive
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     seconds: u32,
-    /// How they come
+    /// How arrivals are distributed over that time
     #[arg(long, value_enum, default_value_t = Shape::Front)]
     shape: Shape,
-    /// How often a buyer who is told "later" presses again
+    /// How often a buyer retries after a 429 or 503
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
     comes_back: u32,
-    /// Of a hundred orders, so many are paid
+    /// Percentage of orders that are paid
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=100))]
     paid: u32,
-    /// Where the chart goes
+    /// The file for the chart (HTML)
     #[arg(long, value_name = "FILE", default_value = "target/plan.html")]
     chart: PathBuf,
 }
@@ -46,11 +51,11 @@ async fn main() -> ExitCode {
         comes_back: options.comes_back,
         paid_percent: options.paid,
     };
-    progress::show("  counting what a purchase calls and writes");
+    progress::show("  counting the calls and writes of a purchase");
     let costs = match bench::costs::count().await {
         Ok(costs) => costs,
         Err(problem) => {
-            eprintln!("\nseckill-plan: what a purchase costs could not be counted: {problem}");
+            eprintln!("\nseckill-plan: the costs of a purchase could not be counted: {problem}");
             return ExitCode::FAILURE;
         }
     };

@@ -1,4 +1,4 @@
-//! From the 202 to the order: Lambda takes messages off the queue in batches, a few at first and more each second.
+//! From the 202 to the order: Lambda processes the queue in batches, a few at a time at first and more each second.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use crate::facts::{
 };
 use crate::simulate::Second;
 
-/// Messages in a batch, as the template says; they are worked on at the same time.
+/// Messages in a batch, as in the template. They are processed concurrently.
 pub const BATCH: f64 = 10.0;
-/// Two writes and a schedule one after the other, and what the queue and the invocation add.
+/// What the queue and the invocation add to the two writes and the schedule of an order.
 const OVERHEAD_MS: f64 = 15.0;
 const STEPS_PER_SECOND: u32 = 20;
-/// Longer than any queue of a sale lasts.
+/// Longer than it takes to process the queue of any sale.
 const MOST_SECONDS: u32 = 24 * 3_600;
 
-/// How long orders take to be made.
+/// How long it takes to create the orders.
 #[derive(Clone, Debug, Default)]
 pub struct Lag {
     /// From the 202 to the order with its deadline.
     pub lag: Latency,
-    /// When the last order was there, after the first press.
+    /// The time from the first request to the last order.
     pub done_after_s: f64,
-    /// Batches at once, at the most.
+    /// The most concurrent batches.
     pub pollers: f64,
 }
 
-/// A batch's time: its slowest message's.
+/// The time of a batch, which is that of its slowest message.
 fn batch_ms() -> f64 {
     2.0 * WRITE.p50_ms + SCHEDULE.p50_ms + (WRITE.p99_ms + SCHEDULE.p99_ms) / 4.0 + OVERHEAD_MS
 }
 
-/// Plays the queue. Fluid: a twentieth of a second's messages are worked off in the order in which they came.
+/// Simulates the queue as a fluid: the messages of each twentieth of a second are processed in their order.
 pub fn lag(seconds: &[Second]) -> Lag {
     let mut result = Lag::default();
     let per_step = |rate: f64| rate / f64::from(STEPS_PER_SECOND);
@@ -57,7 +57,7 @@ pub fn lag(seconds: &[Second]) -> Lag {
             (*left, can, waiting) = (*left - done, can - done, waiting - done);
             let took = Duration::from_secs_f64(now_s - *came_s + batch_ms() / 1_000.0);
             result.done_after_s = now_s + batch_ms() / 1_000.0;
-            // To the nearest message: a cohort is tens or hundreds of them.
+            // Rounded to whole messages, because a cohort has tens or hundreds of them.
             for _ in 0..whole(done) {
                 result.lag.record(took);
             }
@@ -76,7 +76,7 @@ pub fn lag(seconds: &[Second]) -> Lag {
     result
 }
 
-/// The nearest whole number; at least one, so that a trickle is not lost.
+/// The nearest whole number, at least one, so that a low rate is not lost.
 fn whole(count: f64) -> u32 {
     let mut whole = 1_u32;
     while f64::from(whole) + 0.5 < count {
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn a_trickle_does_not_wait() {
+    fn a_low_rate_does_not_wait() {
         let lag = lag(&accepted(&[20; 30]));
         assert!((lag.lag.percentile_ms(99.0) - batch_ms()).abs() < 2.0, "{:?}", lag.lag.percentile_ms(99.0));
         assert_eq!(lag.pollers, QUEUE_POLLERS);
     }
 
     #[test]
-    fn a_flood_waits_its_turn_and_calls_for_more_hands() {
+    fn a_burst_waits_and_adds_concurrent_batches() {
         let lag = lag(&accepted(&[10_000]));
         let at_first = QUEUE_POLLERS * BATCH / (batch_ms() / 1_000.0);
         assert!(lag.done_after_s > 1.0 && lag.done_after_s < 10_000.0 / at_first, "{}", lag.done_after_s);

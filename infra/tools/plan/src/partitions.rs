@@ -1,52 +1,50 @@
-//! A table of DynamoDB: partitions that each own a range of hashes and take so much a second.
+//! A model of a DynamoDB table: each partition owns a range of hashes and has a limited throughput.
 
 use testkit::dice::Dice;
 
 use crate::facts::{PARTITION_WRITES, SPLIT_AFTER_SECONDS};
 
-/// A part of the hashes, and what it has left.
+/// A range of hashes, and the throughput it has left.
 #[derive(Clone, Debug)]
 struct Partition {
-    /// Its hashes: from here to the next partition's first.
+    /// The first hash of its range, which ends where the next partition starts.
     first: u64,
-    /// Write units left in this tick, or owed by an earlier one.
+    /// Write units left in this tick. Negative if an earlier tick used too many.
     left: f64,
-    /// For how long it was asked for more than it gives, in seconds.
+    /// For how long it has been throttled, in seconds.
     hot_s: f64,
-    /// Whether it was in this tick.
+    /// Whether it was throttled in this tick.
     is_short: bool,
 }
 
-/// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// By their first hash.
+    /// Sorted by their first hash.
     partitions: Vec<Partition>,
 }
 
-/// Where a key lies among all hashes.
+/// The hash of a key.
 pub fn hash(key: u64) -> u64 {
     Dice::new(key).next_u64()
 }
 
 impl Table {
-    /// A table that takes so many write units a second at once: a partition for each thousand.
+    /// A table that accepts this many write units per second from the start: one partition for each thousand.
     pub fn warm(writes: u32) -> Self {
         let count = u64::from(writes).div_ceil(1_000).max(1);
         let partition = |n: u64| Partition { first: u64::MAX / count * n, left: 0.0, hot_s: 0.0, is_short: false };
         Self { partitions: (0..count).map(partition).collect() }
     }
 
-    /// How many partitions there are.
     pub fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
-    /// Some time passes: what each takes comes anew, and what has been hot for long is split.
+    /// Lets time pass: the throughput of each partition refills, and partitions that were throttled for long are split.
     pub fn tick(&mut self, seconds: f64) {
         let mut split = Vec::new();
         for (n, partition) in self.partitions.iter_mut().enumerate() {
-            // Nothing is saved up: bursts are not to be counted on.
+            // Unused throughput does not accumulate, because bursts are not guaranteed.
             partition.left = (partition.left.min(0.0) + PARTITION_WRITES * seconds).min(PARTITION_WRITES * seconds);
             partition.hot_s = if partition.is_short { partition.hot_s + seconds } else { 0.0 };
             partition.is_short = false;
@@ -68,11 +66,11 @@ impl Table {
         self.partitions.insert(n + 1, other);
     }
 
-    /// Takes units from the partition of a hash; false: it is throttled, which costs nothing.
+    /// Takes units from the partition of a hash. False if it is throttled, which costs nothing.
     pub fn take(&mut self, hash: u64, units: f64) -> bool {
         let after = self.partitions.partition_point(|partition| partition.first <= hash);
         let Some(partition) = self.partitions.get_mut(after.saturating_sub(1)) else { return false };
-        // A call that begins while something is left is carried out whole.
+        // A call that starts while some throughput is left is carried out completely.
         let is_taken = partition.left > 0.0;
         if is_taken {
             partition.left -= units;
@@ -99,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn one_key_takes_a_thousand_writes_a_second_however_warm_the_table() {
+    fn one_key_is_limited_to_a_thousand_writes_per_second_in_any_table() {
         for writes in [4_000, 40_000] {
             assert_eq!(taken(&mut Table::warm(writes), 10, 1), 10_000, "{writes}");
         }
     }
 
     #[test]
-    fn many_keys_take_what_the_table_is_warmed_for() {
+    fn many_keys_use_the_whole_throughput_of_a_warm_table() {
         assert_eq!(Table::warm(4_000).partitions(), 4);
         let all = taken(&mut Table::warm(4_000), 10, 100_000);
         assert!((39_000..=40_000).contains(&all), "{all}");
         let all = taken(&mut Table::warm(40_000), 10, 100_000);
-        assert_eq!(all, 200_000, "all that was asked for");
+        assert_eq!(all, 200_000, "no write is throttled");
     }
 
     #[test]
@@ -124,6 +122,6 @@ mod tests {
         let mut table = Table::warm(1_000);
         taken(&mut table, 301, 1);
         assert!(table.partitions() > 1);
-        assert_eq!(taken(&mut table, 10, 1), 10_000, "the key is in one of them");
+        assert_eq!(taken(&mut table, 10, 1), 10_000, "the key is in one partition");
     }
 }

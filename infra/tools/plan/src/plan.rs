@@ -1,4 +1,4 @@
-//! The plan: what a sale needs, how it goes, and what it costs, in each of four ways to run it.
+//! The plan: what a sale needs, how it proceeds and what it costs, in each of four ways to run it.
 
 use bench::costs::Costs;
 use domain::bucket::Segment;
@@ -13,68 +13,60 @@ use crate::orders::{Lag, lag};
 use crate::sale::Sale;
 use crate::simulate::{Capacity, Outcome, Simulation};
 
-/// Presses a second that the template's gateway lets through unless it is told otherwise.
+/// Purchase requests per second that the gateway lets through by default, as in the template.
 pub(crate) const TEMPLATE_RATE: f64 = 8_000.0;
-/// Of a thousand presses before the last unit is gone, so many may be told "later" in a plan that is good.
+/// Of a thousand requests before everything is sold, this many may be answered with 429 or 503 in a good plan.
 const LATER_PER_MILLE: u64 = 10;
-/// Beside the function that takes presses: orders, pages, payments, looks.
+/// Environments of the other functions: orders, pages, payments and queries.
 const OTHER_ENVIRONMENTS: u32 = 200;
 
-/// A way to run the sale, and how it goes.
+/// A way to run the sale, and the result.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// What it is called.
     pub name: &'static str,
-    /// How it sells.
     pub design: Design,
-    /// What it is given.
     pub capacity: Capacity,
-    /// How it goes.
     pub outcome: Outcome,
-    /// How long orders take.
     pub lag: Lag,
-    /// What it costs.
     pub bill: Bill,
 }
 
-/// What is to be done before the sale.
+/// What has to be prepared before the sale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Needs {
-    /// The most presses in a second.
+    /// The most purchase requests in a second.
     pub peak_presses: u32,
-    /// Requests a second to ask API Gateway for, and to set in the template.
+    /// The quota of API Gateway to request and to set in the template, in requests per second.
     pub gateway: u32,
-    /// Environments to ask Lambda for.
+    /// The quota of Lambda to request, in environments.
     pub concurrency: u32,
-    /// Of them, so many to be there before the first press.
+    /// How many of these environments must be provisioned before the sale starts.
     pub provisioned: u32,
-    /// Write units a second that the tables of stock, claims and orders are to be warmed to; `None`: as they come is enough.
+    /// Write units per second to which the tables of stock, claims and orders must be warmed. `None` if new tables are
+    /// sufficient.
     pub warm_writes: Option<u32>,
-    /// Read units a second on the busiest page of open buckets, which every running function reads again and again.
+    /// Read units per second on the busiest page of open buckets, which every running function reads repeatedly.
     pub page_reads: f64,
-    /// How long Scheduler takes to fire if all orders run out together, in seconds.
+    /// How long Scheduler takes if all orders reach their deadline at the same time, in seconds.
     pub deadlines_s: f64,
 }
 
-/// A whole plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// For what.
     pub sale: Sale,
-    /// What is to be done.
     pub needs: Needs,
-    /// One counter, one transaction, buckets as an account comes, buckets as planned.
+    /// One counter, one transaction, buckets with default quotas, and buckets as planned.
     pub ways: Vec<Way>,
 }
 
 impl Plan {
-    /// Buckets, as planned.
+    /// Buckets as planned.
     pub fn planned(&self) -> Option<&Way> {
         self.ways.last()
     }
 }
 
-/// Makes the plan. `say` is told what is being worked on.
+/// Makes the plan. `say` receives descriptions of the progress.
 pub fn plan(sale: &Sale, costs: &Costs, say: impl Fn(&str)) -> Plan {
     let peak = sale.peak();
     let generous = Capacity {
@@ -85,9 +77,9 @@ pub fn plan(sale: &Sale, costs: &Costs, say: impl Fn(&str)) -> Plan {
     };
     let warm_writes = warmth(sale, costs, generous, &say);
     let planned = Capacity { warm_writes: warm_writes.unwrap_or(NEW_TABLE_WRITES), ..generous };
-    // Warmth is of no use to what all buyers write to: one key stays on one partition.
+    // Warming does not help the other designs: all buyers write to one key, which stays on one partition.
     let cold = Capacity { warm_writes: NEW_TABLE_WRITES, ..generous };
-    let as_it_comes = Capacity {
+    let default_quotas = Capacity {
         warm_writes: NEW_TABLE_WRITES,
         provisioned: 0,
         concurrency: LAMBDA_CONCURRENCY_QUOTA - OTHER_ENVIRONMENTS,
@@ -100,7 +92,7 @@ pub fn plan(sale: &Sale, costs: &Costs, say: impl Fn(&str)) -> Plan {
     let ways = vec![
         way("one counter", Design::Counter, cold),
         way("one transaction", Design::Transaction, cold),
-        way("buckets, account as it comes", Design::Buckets, as_it_comes),
+        way("buckets, default quotas", Design::Buckets, default_quotas),
         way("buckets, as planned", Design::Buckets, planned),
     ];
     let busiest =
@@ -108,7 +100,7 @@ pub fn plan(sale: &Sale, costs: &Costs, say: impl Fn(&str)) -> Plan {
     let environments = ways.last().map_or(0.0, |way| {
         way.outcome.seconds.iter().map(|second| second.environments).fold(0.0, f64::max) + way.lag.pollers
     });
-    // Functions spread over the pages while something is open on them.
+    // Functions are spread over all pages that still have open buckets.
     let pages = domain::availability::pages(Segment::new(sale.units, 1, None).buckets()).max(1);
     let needs = Needs {
         page_reads: environments * refreshes(costs) / f64::from(pages),
@@ -130,23 +122,23 @@ fn run(sale: &Sale, costs: &Costs, name: &'static str, design: Design, capacity:
     Way { name, design, capacity, outcome, lag, bill }
 }
 
-/// Environments that must be there at the start, because Lambda adds no more than a thousand in ten seconds.
+/// Environments that must exist at the start, because Lambda adds at most a thousand in ten seconds.
 fn provisioned(sale: &Sale) -> u32 {
     let short = |second: u32| {
         let needed = sale.rate(f64::from(second)) / LAMBDA_REQUESTS_PER_ENVIRONMENT;
-        // The allowance of the first moment is not relied on in full: others may need some of it.
+        // Only half of the initial allowance is counted on, because other functions may need some of it.
         needed - LAMBDA_BURST / 2.0 - LAMBDA_BURST / LAMBDA_BURST_SECONDS * f64::from(second)
     };
     let most = (0..sale.seconds).map(short).fold(0.0, f64::max);
     if most > 0.0 { rounded(most) } else { 0 }
 }
 
-/// The least that the tables must be warmed to, so that hardly anybody is told "later" before everything is sold. If nothing is enough, the
-/// most there is.
+/// The least to which the tables must be warmed so that hardly any request is answered with 429 or 503 before
+/// everything is sold. The quota of a table if nothing suffices.
 fn warmth(sale: &Sale, costs: &Costs, generous: Capacity, say: &impl Fn(&str)) -> Option<u32> {
     let writes = Design::Buckets.writes(costs);
     for warm_writes in [NEW_TABLE_WRITES, 6_000, 8_000, 12_000, 16_000, 20_000, 30_000, TABLE_WRITES_QUOTA] {
-        say(&format!("tables warmed to {warm_writes} writes a second"));
+        say(&format!("tables warmed to {warm_writes} writes per second"));
         let capacity = Capacity { warm_writes, ..generous };
         let outcome = Simulation::new(sale, Design::Buckets, writes, capacity).play();
         let (later, all) = outcome.later_while_selling;
@@ -157,12 +149,12 @@ fn warmth(sale: &Sale, costs: &Costs, generous: Capacity, say: &impl Fn(&str)) -
     Some(TABLE_WRITES_QUOTA)
 }
 
-/// Read units a second that one running function uses for its page.
+/// Read units per second that one running function uses for its page.
 pub(crate) fn refreshes(costs: &Costs) -> f64 {
     costs.refresh.read_units * 1_000.0 / figures::float(u64::try_from(flows::bucket_picker::FRESH_FOR_MS).unwrap_or(1))
 }
 
-/// Up to the next hundred.
+/// Rounds up to the next hundred.
 fn rounded(value: f64) -> u32 {
     let mut hundreds = 0_u32;
     while f64::from(hundreds) * 100.0 < value {

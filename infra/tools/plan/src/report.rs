@@ -1,4 +1,4 @@
-//! The plan for people: text and charts.
+//! The plan as text and charts.
 
 use std::fmt::Write as _;
 
@@ -6,24 +6,24 @@ use bench::costs::Costs;
 use figures::{Chart, Series, Table, dollars, float, number};
 
 use crate::facts::{
-    COLD_START, DOOR, HTTP_API_QUOTA, LAMBDA_CONCURRENCY_QUOTA, NEW_TABLE_READS, PARTITION_READS, SCHEDULE,
-    SCHEDULE_PRECISION_SECONDS, SEND, TABLE_WRITES_QUOTA, Takes, WRITE,
+    COLD_START, GATEWAY_ROUND_TRIP, HTTP_API_QUOTA, LAMBDA_CONCURRENCY_QUOTA, NEW_TABLE_READS, PARTITION_READS,
+    SCHEDULE, SCHEDULE_PRECISION_SECONDS, SEND, TABLE_WRITES_QUOTA, Takes, WRITE,
 };
 use crate::plan::{Needs, Plan, Way};
 use crate::sale::Shape;
 
-/// Everything in words and figures.
+/// The whole plan as text.
 pub fn text(plan: &Plan, costs: &Costs) -> String {
     let mut text = String::new();
     // Writing into a string cannot fail.
     let sale = &plan.sale;
-    let come = match sale.shape {
+    let arrivals = match sale.shape {
         Shape::Front => "most of them at the start",
         Shape::Even => "evenly",
     };
     let _ = writeln!(
         text,
-        "{} units, {} buyers within {} s, {come}; {} % of orders are paid\n",
+        "{} units, {} buyers within {} s, {arrivals}; {} % of orders are paid\n",
         number(f64::from(sale.units)),
         number(f64::from(sale.buyers)),
         sale.seconds,
@@ -36,23 +36,24 @@ pub fn text(plan: &Plan, costs: &Costs) -> String {
     }
     let _ = writeln!(
         text,
-        "A press is {} calls and {} write units, a refusal {} calls; an order is {} write units and {} more in the ledger: counted in \
-         this code.",
+        "A purchase request takes {} calls and {} write units, and a refusal {} calls. An order takes {} write units, \
+         and {} more in the ledger. All of these are counted in the code.",
         costs.press.all_calls(),
         number(costs.press.write_units),
         costs.refusal.all_calls(),
         number(costs.order.write_units),
         number(costs.movement.write_units),
     );
-    let said = |name: &str, takes: Takes| format!("{name} {} / {} ms", takes.p50_ms, takes.p99_ms);
+    let assumed = |name: &str, takes: Takes| format!("{name} {} / {} ms", takes.p50_ms, takes.p99_ms);
     let _ = writeln!(
         text,
-        "Taken for granted, half / 99 % within: {}, {}, {}, {}, {}.\nNothing of this was tried in an AWS account. Prices are of us-east-1.",
-        said("to the function and back", DOOR),
-        said("a write", WRITE),
-        said("a message", SEND),
-        said("a schedule", SCHEDULE),
-        said("a new environment", COLD_START),
+        "Assumed times (p50 / p99): {}, {}, {}, {}, {}.\nNone of this was measured in an AWS account. Prices are those \
+         of us-east-1.",
+        assumed("to the function and back", GATEWAY_ROUND_TRIP),
+        assumed("a write", WRITE),
+        assumed("a message", SEND),
+        assumed("a schedule", SCHEDULE),
+        assumed("a new environment", COLD_START),
     );
     text
 }
@@ -62,43 +63,47 @@ fn needs(needs: &Needs) -> String {
     let mut line = |what: String| {
         let _ = writeln!(text, "  - {what}");
     };
-    line(format!("the busiest second has {} presses", number(f64::from(needs.peak_presses))));
+    line(format!("the busiest second has {} purchase requests", number(f64::from(needs.peak_presses))));
     if needs.gateway > HTTP_API_QUOTA {
         line(format!(
-            "ask API Gateway for {} requests a second (an account has {}), and deploy with SeckillRateLimit={} SeckillBurstLimit={}",
+            "request a quota of {} requests per second for API Gateway (the default is {}), and deploy with \
+             SeckillRateLimit={} SeckillBurstLimit={}",
             number(f64::from(needs.gateway)),
             number(f64::from(HTTP_API_QUOTA)),
             needs.gateway,
             needs.gateway / 2,
         ));
     } else {
-        line(format!("API Gateway's {HTTP_API_QUOTA} requests a second are enough"));
+        line(format!("the default {HTTP_API_QUOTA} requests per second of API Gateway are enough"));
     }
     if needs.concurrency > LAMBDA_CONCURRENCY_QUOTA {
         line(format!(
-            "ask Lambda for {} concurrent executions (an account has {})",
+            "request a quota of {} concurrent executions for Lambda (the default is {})",
             number(f64::from(needs.concurrency)),
             number(f64::from(LAMBDA_CONCURRENCY_QUOTA)),
         ));
     } else {
-        line(format!("Lambda's {LAMBDA_CONCURRENCY_QUOTA} concurrent executions are enough"));
+        line(format!("the default {LAMBDA_CONCURRENCY_QUOTA} concurrent executions of Lambda are enough"));
     }
     if needs.provisioned > 0 {
         line(format!(
-            "have {} environments of the seckill function provisioned, because Lambda adds only 1,000 in ten seconds; the template does \
-             not provide this: give the function an alias with provisioned concurrency, and the API that alias",
+            "provision {} environments of the seckill function, because Lambda adds only 1,000 in ten seconds; the \
+             template does not provide this: give the function an alias with provisioned concurrency, and the API that \
+             alias",
             number(f64::from(needs.provisioned)),
         ));
     }
     match needs.warm_writes {
         Some(writes) => {
-            // The template takes both figures or neither: as many reads as a new table takes anyway.
+            // The template needs both figures or neither. The reads are those that a new table accepts anyway.
             line(format!(
-                "warm the tables of stock, claims and orders, a day ahead: deploy with WarmReadUnits={NEW_TABLE_READS} WarmWriteUnits={writes}"
+                "warm the tables of stock, claims and orders, a day ahead: deploy with \
+                 WarmReadUnits={NEW_TABLE_READS} WarmWriteUnits={writes}"
             ));
             if writes >= TABLE_WRITES_QUOTA {
                 line(format!(
-                    "{TABLE_WRITES_QUOTA} writes a second are the quota of a table: ask for more, or spread the start over more seconds"
+                    "{TABLE_WRITES_QUOTA} writes per second are the default quota of a table: request more, or spread \
+                     the start over more seconds"
                 ));
             }
         }
@@ -106,14 +111,15 @@ fn needs(needs: &Needs) -> String {
     }
     if needs.page_reads > PARTITION_READS {
         line(format!(
-            "if every environment is in use at once, the page of open buckets is read with {} units a second, and one item takes {}: beyond \
-             that some presses are told \"later\"; fewer environments, or more units (a page is 12,288 of them), keep below it",
+            "if every environment is in use at the same time, the page of open buckets is read with {} units per \
+             second, and one row allows {}: beyond that, some requests are answered with 503; fewer environments or \
+             more units (a page covers 12,288) stay below it",
             number(needs.page_reads.round()),
             number(PARTITION_READS),
         ));
     }
     line(format!(
-        "if all orders run out together, Scheduler takes {} s to fire, after up to {SCHEDULE_PRECISION_SECONDS} s",
+        "if all orders reach their deadline together, Scheduler takes {} s, after up to {SCHEDULE_PRECISION_SECONDS} s",
         number(needs.deadlines_s)
     ));
     text
@@ -130,18 +136,18 @@ fn side_by_side(ways: &[Way]) -> Table {
     row("sold out after", &|way| {
         way.outcome.sold_out_after_s.map_or("not sold out".to_owned(), |s| format!("{} s", number(s)))
     });
-    row("presses", &|way| count(way, |second| second.presses));
-    row("told \"later\"", &|way| count(way, |second| second.later));
+    row("purchase requests", &|way| count(way, |second| second.presses));
+    row("answered with 429 or 503", &|way| count(way, |second| second.later));
     row("buyers who gave up", &|way| number(f64::from(way.outcome.gave_up)));
     row("calls throttled or in conflict", &|way| number(float(way.outcome.throttled)));
-    row("press → 202, half within", &|way| ms(&way.outcome.accepted_in, 50.0));
-    row("press → 202, 99 % within", &|way| ms(&way.outcome.accepted_in, 99.0));
-    row("press → sold out, 99 % within", &|way| ms(&way.outcome.refused_in, 99.0));
-    row("202 → order, 99 % within", &|way| ms(&way.lag.lag, 99.0));
+    row("request → 202, p50", &|way| ms(&way.outcome.accepted_in, 50.0));
+    row("request → 202, p99", &|way| ms(&way.outcome.accepted_in, 99.0));
+    row("request → sold out, p99", &|way| ms(&way.outcome.refused_in, 99.0));
+    row("202 → order, p99", &|way| ms(&way.lag.lag, 99.0));
     row("last order after", &|way| format!("{} s", number(way.lag.done_after_s)));
-    row("write units of presses", &|way| number(way.outcome.writes.round()));
+    row("write units of requests", &|way| number(way.outcome.writes.round()));
     row("$ for selling", &|way| dollars(way.bill.for_selling()));
-    row("$ in all", &|way| dollars(way.bill.total()));
+    row("$ in total", &|way| dollars(way.bill.total()));
     table
 }
 
@@ -157,15 +163,15 @@ fn ms(latency: &figures::Latency, percentile: f64) -> String {
 }
 
 fn costs_of(way: &Way) -> Table {
-    let mut table = Table::new(["", "how much", "$"]);
+    let mut table = Table::new(["", "quantity", "$"]);
     for (title, lines) in
-        [("selling", &way.bill.selling), ("watching", &way.bill.watching), ("being ready", &way.bill.readiness)]
+        [("selling", &way.bill.selling), ("logs and traces", &way.bill.watching), ("preparation", &way.bill.readiness)]
     {
         for line in lines {
             table.row([format!("{title}: {}", line.what), number(line.quantity), dollars(line.dollars)]);
         }
     }
-    table.row(["in all".to_owned(), String::new(), dollars(way.bill.total())]);
+    table.row(["total".to_owned(), String::new(), dollars(way.bill.total())]);
     table
 }
 
@@ -198,13 +204,13 @@ pub fn charts(plan: &Plan) -> Vec<Chart> {
                 .collect(),
         };
         charts.push(Chart {
-            title: "Presses, as planned".into(),
+            title: "Purchase requests, as planned".into(),
             x: "seconds".into(),
-            y: "a second".into(),
+            y: "per second".into(),
             series: vec![
                 series("accepted", &|second| second.accepted),
                 series("sold out", &|second| second.refused),
-                series("later", &|second| second.later),
+                series("429 or 503", &|second| second.later),
             ],
         });
     }

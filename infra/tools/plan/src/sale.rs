@@ -1,33 +1,29 @@
-//! What is planned for: a sale, and how a crowd comes to it.
+//! The sale to plan for, and how its buyers arrive.
 
-/// How the crowd comes.
+/// How arrivals are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Shape {
-    /// At the stroke: twice the mean at the start, falling evenly to nobody at the end.
+    /// A rush at the start: twice the mean rate, falling linearly to zero.
     Front,
-    /// The same all the time.
+    /// A constant rate.
     Even,
 }
 
-/// A sale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sale {
-    /// Units on sale.
     pub units: u32,
-    /// Buyers who press.
     pub buyers: u32,
-    /// They come within so many seconds.
+    /// Seconds over which buyers arrive.
     pub seconds: u32,
-    /// How they come.
     pub shape: Shape,
-    /// How often a buyer who was told "later" presses again.
+    /// How often a buyer retries after a 429 or 503.
     pub comes_back: u32,
-    /// Of a hundred orders, so many are paid. What is not paid is sold again.
+    /// The percentage of orders that are paid. Units of the others are sold again.
     pub paid_percent: u32,
 }
 
 impl Sale {
-    /// Buyers a second at a moment.
+    /// Arrivals per second at a given time.
     pub fn rate(&self, second: f64) -> f64 {
         let (buyers, seconds) = (f64::from(self.buyers), f64::from(self.seconds.max(1)));
         match self.shape {
@@ -37,7 +33,7 @@ impl Sale {
         }
     }
 
-    /// Buyers who have come by a moment.
+    /// How many buyers have arrived by a given time.
     pub fn come_by(&self, second: f64) -> f64 {
         let (buyers, seconds) = (f64::from(self.buyers), f64::from(self.seconds.max(1)));
         let share = (second / seconds).clamp(0.0, 1.0);
@@ -47,12 +43,12 @@ impl Sale {
         }
     }
 
-    /// The most buyers in one second.
+    /// The most arrivals in one second.
     pub fn peak(&self) -> f64 {
         self.come_by(1.0).max(self.rate(0.0).min(f64::from(self.buyers)))
     }
 
-    /// Orders made in all: what is not paid returns and is sold again, as long as there are buyers.
+    /// The total number of orders. Units that are not paid for are sold again, as long as there are buyers.
     pub fn orders(&self) -> f64 {
         let paid = f64::from(self.paid_percent.clamp(1, 100)) / 100.0;
         (f64::from(self.units) / paid).min(f64::from(self.buyers))
@@ -68,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_comes_and_nobody_twice() {
+    fn every_buyer_arrives_exactly_once() {
         for shape in [Shape::Front, Shape::Even] {
             let sale = sale(shape);
             assert_eq!((sale.come_by(0.0), sale.come_by(60.0), sale.come_by(99.0)), (0.0, 1_000_000.0, 1_000_000.0));
@@ -79,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_paid_is_sold_again() {
+    fn unpaid_units_are_sold_again() {
         assert_eq!(sale(Shape::Even).orders(), 12_500.0);
         assert_eq!(Sale { buyers: 500, ..sale(Shape::Even) }.orders(), 500.0);
     }

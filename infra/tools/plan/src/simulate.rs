@@ -1,8 +1,8 @@
-//! A sale, played in steps of ten milliseconds: who comes, what the gateway, Lambda and the tables take, and what is answered.
+//! Simulates a sale in steps of ten milliseconds: arrivals, the limits of the gateway, Lambda and the tables, answers.
 //!
-//! The same sale is always played the same. A function here does not remember which buckets it found empty, as the real one does for a
-//! second: what is written in vain around the last unit is the most that it can be. Partitions and hot keys are played call by call; how long a call takes is drawn from what
-//! `facts` says.
+//! The simulation is deterministic. Partitions and hot keys are simulated call by call; the time of a call is drawn
+//! from the distributions in `facts`. Unlike the real function, a simulated one does not remember which buckets it
+//! found empty, so the writes without effect around the last unit are an upper bound.
 
 use std::time::Duration;
 
@@ -13,88 +13,87 @@ use testkit::dice::Dice;
 
 use crate::design::{Design, Writes};
 use crate::facts::{
-    COLD_START, DOOR, HOT_TRANSACTIONS, LAMBDA_BURST, LAMBDA_BURST_SECONDS, LAMBDA_REQUESTS_PER_ENVIRONMENT,
-    PAGE_BEHIND_MS, REFUSAL_BILLED_MS, SDK_FIRST_WAIT_MS, SDK_TRIES, SEND, Takes, WRITE,
+    COLD_START, GATEWAY_ROUND_TRIP, HOT_TRANSACTIONS, LAMBDA_BURST, LAMBDA_BURST_SECONDS,
+    LAMBDA_REQUESTS_PER_ENVIRONMENT, PAGE_BEHIND_MS, REFUSAL_BILLED_MS, SDK_FIRST_WAIT_MS, SDK_TRIES, SEND, Takes,
+    WRITE,
 };
 use crate::partitions::{Table, hash};
 use crate::sale::Sale;
-use crate::shelf::Shelf;
+use crate::stock::Stock;
 
-/// Seconds of one step.
+/// The length of one step in seconds.
 const STEP_S: f64 = 0.01;
 const STEPS_PER_SECOND: usize = 100;
-/// A buyer who was told "later" comes back after so long.
-const COME_BACK_STEPS: usize = 100;
+/// How long a buyer waits before a retry.
+const RETRY_STEPS: usize = 100;
 
-/// What the sale is given to run on.
+/// The capacity that the sale runs on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// Write units a second that each of the tables takes at once.
+    /// Write units per second that each table accepts from the start.
     pub warm_writes: u32,
-    /// Environments that are there before the first press.
+    /// Environments that exist before the first request.
     pub provisioned: u32,
-    /// Environments that the account may have.
+    /// The most environments.
     pub concurrency: u32,
-    /// Requests a second that the gateway lets through.
+    /// Requests per second that the gateway lets through.
     pub gateway: f64,
 }
 
-/// One second of it.
+/// One second of the sale.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Second {
-    /// Presses, with those of buyers who came back.
+    /// Purchase requests, including retries.
     pub presses: u32,
-    /// Accepted.
     pub accepted: u32,
-    /// Told that everything is sold.
+    /// Answered with SOLD_OUT.
     pub refused: u32,
-    /// Told to come later.
+    /// Answered with 429 or 503.
     pub later: u32,
-    /// Environments at the end of it.
+    /// Environments at the end of the second.
     pub environments: f64,
 }
 
-/// What came of it.
+/// The result of a simulated sale.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Second by second.
     pub seconds: Vec<Second>,
-    /// When the last unit went; `None`: some are left.
+    /// When the last unit was sold. `None` if units are left.
     pub sold_out_after_s: Option<f64>,
-    /// Buyers who were told "later" until they gave up.
+    /// Buyers who got no definite answer and have no retry left.
     pub gave_up: u32,
-    /// Presses answered "later" before the last unit was gone, of all presses until then.
+    /// Requests answered with 429 or 503 before everything was sold, and all requests until then.
     pub later_while_selling: (u64, u64),
-    /// Write units of presses.
+    /// Write units of purchase requests.
     pub writes: f64,
-    /// Calls that were throttled or in conflict.
+    /// Calls that were throttled or failed with a conflict.
     pub throttled: u64,
-    /// From the press to the 202.
+    /// The latency of a 202.
     pub accepted_in: Latency,
-    /// From the press to "sold out".
+    /// The latency of SOLD_OUT.
     pub refused_in: Latency,
-    /// Milliseconds of the function that are billed.
+    /// The billed time of the function.
     pub billed_ms: f64,
 }
 
 impl Outcome {
-    /// A figure of all seconds together.
+    /// The sum of a figure over all seconds.
     pub fn all(&self, figure: impl Fn(&Second) -> u32) -> u64 {
         self.seconds.iter().map(|second| u64::from(figure(second))).sum()
     }
 }
 
-/// A press under way.
+/// A purchase request in flight.
 #[derive(Clone, Copy, Debug)]
-struct Press {
+struct Request {
     buyer: u64,
     began_step: usize,
-    /// How often the buyer may come back.
+    /// How many retries the buyer has left.
     returns: u32,
     doing: Doing,
-    /// Tries of the call that is under way.
+    /// Attempts of the current call.
     tries: u32,
-    /// Milliseconds of work so far, without waits.
+    /// The time worked so far, without waits.
     worked_ms: f64,
     is_cold: bool,
 }
@@ -103,25 +102,25 @@ struct Press {
 enum Doing {
     Arrives,
     Claims,
-    /// With the bucket, and how many were tried.
+    /// The bucket, and how many were tried.
     Holds(u32, u32),
 }
 
-/// A sale being played.
+/// The state of a simulated sale.
 pub struct Simulation<'a> {
     sale: &'a Sale,
     design: Design,
     writes: Writes,
     capacity: Capacity,
     dice: Dice,
-    /// Presses that do something at a step.
-    due: Vec<Vec<Press>>,
+    /// The requests that continue at each step.
+    due: Vec<Vec<Request>>,
     claims: Table,
     stock: Table,
-    shelf: Shelf,
-    /// Transactions that the hot item still takes.
+    units: Stock,
+    /// Transactions that the hot row still accepts.
     transactions: f64,
-    /// Requests that the gateway, and the environments, still take in this step.
+    /// Requests that the gateway and the environments still accept in this step.
     gateway: f64,
     requests: f64,
     environments: f64,
@@ -131,7 +130,7 @@ pub struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// Before the first press.
+    /// The state before the first request.
     pub fn new(sale: &'a Sale, design: Design, writes: Writes, capacity: Capacity) -> Self {
         let buckets = match design {
             Design::Buckets => Segment::new(sale.units, 1, None).buckets(),
@@ -146,7 +145,7 @@ impl<'a> Simulation<'a> {
             due: Vec::new(),
             claims: Table::warm(capacity.warm_writes),
             stock: Table::warm(capacity.warm_writes),
-            shelf: Shelf::new(sale.units, buckets),
+            units: Stock::new(sale.units, buckets),
             transactions: 0.0,
             gateway: 0.0,
             requests: 0.0,
@@ -156,7 +155,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Plays it until the last press is answered.
+    /// Runs until the last request is answered.
     pub fn play(mut self) -> Outcome {
         let (mut step, mut come) = (0_usize, 0_u32);
         let last = usize::try_from(self.sale.seconds).unwrap_or(0) * STEPS_PER_SECOND;
@@ -164,7 +163,7 @@ impl<'a> Simulation<'a> {
             self.begin(step);
             let by = self.sale.come_by(seconds(step + 1));
             while f64::from(come) + 0.5 < by {
-                let press = Press {
+                let request = Request {
                     buyer: u64::from(come),
                     began_step: step,
                     returns: self.sale.comes_back,
@@ -174,11 +173,11 @@ impl<'a> Simulation<'a> {
                     is_cold: false,
                 };
                 come += 1;
-                self.act(press, step);
+                self.act(request, step);
             }
             let due = self.due.get_mut(step).map(std::mem::take).unwrap_or_default();
-            for press in due {
-                self.act(press, step);
+            for request in due {
+                self.act(request, step);
             }
             step += 1;
         }
@@ -188,10 +187,10 @@ impl<'a> Simulation<'a> {
     fn begin(&mut self, step: usize) {
         self.claims.tick(STEP_S);
         self.stock.tick(STEP_S);
-        self.shelf.forget(step.saturating_sub(steps(PAGE_BEHIND_MS)));
-        // No more than one is saved up, and no fraction of it is lost.
+        self.units.forget(step.saturating_sub(steps(PAGE_BEHIND_MS)));
+        // At most one accumulates, and no fraction of it is lost.
         self.transactions = (self.transactions + HOT_TRANSACTIONS * STEP_S).min(1.0 + HOT_TRANSACTIONS * STEP_S);
-        // A burst of half a second's worth, as the template has it.
+        // A burst of half a second, as in the template.
         self.gateway = (self.gateway + self.capacity.gateway * STEP_S).min(self.capacity.gateway / 2.0);
         self.burst = (self.burst + LAMBDA_BURST / LAMBDA_BURST_SECONDS * STEP_S).min(LAMBDA_BURST);
         self.requests = self.requests.min(1.0) + self.environments * LAMBDA_REQUESTS_PER_ENVIRONMENT * STEP_S;
@@ -209,185 +208,186 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn act(&mut self, mut press: Press, step: usize) {
-        match press.doing {
+    fn act(&mut self, mut request: Request, step: usize) {
+        match request.doing {
             Doing::Arrives => {
                 self.count(step, |second| second.presses += 1);
                 if self.outcome.sold_out_after_s.is_none() {
                     self.outcome.later_while_selling.1 += 1;
                 }
-                press.began_step = step;
-                (press.tries, press.worked_ms) = (0, 0.0);
-                if !self.is_let_in(&mut press) {
-                    return self.later(press, step);
+                request.began_step = step;
+                (request.tries, request.worked_ms) = (0, 0.0);
+                if !self.is_let_in(&mut request) {
+                    return self.later(request, step);
                 }
-                if self.writes.has_gate && !self.shelf.seems_open() {
-                    return self.refuse(press, step, REFUSAL_BILLED_MS);
+                if self.writes.refuses_from_memory && !self.units.seems_open() {
+                    return self.refuse(request, step, REFUSAL_BILLED_MS);
                 }
-                press.doing = if self.writes.claim > 0.0 { Doing::Claims } else { self.first_hold() };
-                self.act(press, step);
+                request.doing = if self.writes.claim > 0.0 { Doing::Claims } else { self.first_hold() };
+                self.act(request, step);
             }
             Doing::Claims => {
-                if !self.call(&mut press, step, |tables, press| {
-                    tables.claims.take(hash(press.buyer << 32), tables.writes.claim)
+                if !self.call(&mut request, step, |tables, request| {
+                    tables.claims.take(hash(request.buyer << 32), tables.writes.claim)
                 }) {
                     return;
                 }
                 self.outcome.writes += self.writes.claim;
-                press.doing = self.first_hold();
-                self.act(press, step);
+                request.doing = self.first_hold();
+                self.act(request, step);
             }
-            Doing::Holds(bucket, tried) => self.hold(press, bucket, tried, step),
+            Doing::Holds(bucket, tried) => self.hold(request, bucket, tried, step),
         }
     }
 
-    /// Gateway and Lambda: whether a request gets to a function.
-    fn is_let_in(&mut self, press: &mut Press) -> bool {
+    /// Whether a request gets through the gateway and Lambda to a function.
+    fn is_let_in(&mut self, request: &mut Request) -> bool {
         if self.gateway < 1.0 {
             return false;
         }
         self.gateway -= 1.0;
         if self.requests < 1.0 {
-            // One more environment, for as many requests as it takes in this step.
+            // Adds an environment, for as many requests as it accepts in this step.
             if self.burst < 1.0 || self.environments + 1.0 > f64::from(self.capacity.concurrency) {
                 return false;
             }
             self.burst -= 1.0;
             self.environments += 1.0;
             self.requests += (LAMBDA_REQUESTS_PER_ENVIRONMENT * STEP_S).max(1.0);
-            press.is_cold = true;
+            request.is_cold = true;
         }
         self.requests -= 1.0;
         true
     }
 
-    /// A write that may be throttled: then it is tried again, by the SDK, after a while. False: not now.
-    fn call(&mut self, press: &mut Press, step: usize, take: impl Fn(&mut Self, &Press) -> bool) -> bool {
-        press.worked_ms += self.draw(WRITE);
-        if take(self, press) {
-            press.tries = 0;
+    /// A write that may be throttled. The SDK then retries it later, and this returns false.
+    fn call(&mut self, request: &mut Request, step: usize, take: impl Fn(&mut Self, &Request) -> bool) -> bool {
+        request.worked_ms += self.draw(WRITE);
+        if take(self, request) {
+            request.tries = 0;
             return true;
         }
         self.outcome.throttled += 1;
-        press.tries += 1;
-        if press.tries >= SDK_TRIES {
-            self.later(*press, step);
+        request.tries += 1;
+        if request.tries >= SDK_TRIES {
+            self.later(*request, step);
         } else {
-            let longest = SDK_FIRST_WAIT_MS * f64::from(1_u32 << (press.tries - 1));
+            let longest = SDK_FIRST_WAIT_MS * f64::from(1_u32 << (request.tries - 1));
             let wait = steps(longest * self.chance()).max(1);
-            self.at(step + wait, *press);
+            self.at(step + wait, *request);
         }
         false
     }
 
     fn first_hold(&mut self) -> Doing {
-        let roll = self.dice.next_u64();
-        Doing::Holds(self.shelf.guess(roll), 1)
+        let roll = self.dice.roll();
+        Doing::Holds(self.units.guess(roll), 1)
     }
 
-    fn hold(&mut self, mut press: Press, bucket: u32, tried: u32, step: usize) {
+    fn hold(&mut self, mut request: Request, bucket: u32, tried: u32, step: usize) {
         if self.design == Design::Transaction {
-            return self.transact(press, step);
+            return self.transact(request, step);
         }
-        if !self.call(&mut press, step, |tables, _| tables.stock.take(hash(u64::from(bucket)), tables.writes.hold)) {
+        if !self.call(&mut request, step, |tables, _| tables.stock.take(hash(u64::from(bucket)), tables.writes.hold)) {
             return;
         }
         self.outcome.writes += self.writes.hold;
-        if self.shelf.take(bucket, step) {
-            return self.accept(press, step);
+        if self.units.take(bucket, step) {
+            return self.accept(request, step);
         }
-        // Empty: the next one, which is written into the claim first. After some the function looks into many at once.
-        let roll = self.dice.next_u64();
-        let next = if tried < LOOK_AFTER { Some(self.shelf.guess(roll)) } else { self.shelf.look(roll) };
+        // The bucket is empty. The function writes the next one into the claim first, and after some attempts it reads
+        // many buckets at once.
+        let roll = self.dice.roll();
+        let next = if tried < LOOK_AFTER { Some(self.units.guess(roll)) } else { self.units.look(roll) };
         self.outcome.writes += self.writes.claim;
         match next {
-            _ if self.design == Design::Counter => self.refuse(press, step, 0.0),
-            None => self.refuse(press, step, 0.0),
-            Some(_) if tried >= BUCKETS_TRIED => self.later(press, step),
+            _ if self.design == Design::Counter => self.refuse(request, step, 0.0),
+            None => self.refuse(request, step, 0.0),
+            Some(_) if tried >= BUCKETS_TRIED => self.later(request, step),
             Some(next) => {
-                press.worked_ms += self.draw(WRITE);
-                press.doing = Doing::Holds(next, tried + 1);
-                self.act(press, step);
+                request.worked_ms += self.draw(WRITE);
+                request.doing = Doing::Holds(next, tried + 1);
+                self.act(request, step);
             }
         }
     }
 
-    /// All or nothing, and nothing for whoever comes at the same moment. Charged either way.
-    fn transact(&mut self, mut press: Press, step: usize) {
-        press.worked_ms += self.draw(WRITE) * 2.0;
+    /// A transaction fails if another one runs at the same time, and is charged either way.
+    fn transact(&mut self, mut request: Request, step: usize) {
+        request.worked_ms += self.draw(WRITE) * 2.0;
         self.outcome.writes += self.writes.hold;
-        if !self.shelf.has_any() {
-            return self.refuse(press, step, 0.0);
+        if !self.units.has_any() {
+            return self.refuse(request, step, 0.0);
         }
         if self.transactions < 1.0 {
             self.outcome.throttled += 1;
-            return self.later(press, step);
+            return self.later(request, step);
         }
         self.transactions -= 1.0;
-        self.shelf.take(0, step);
-        self.accept(press, step);
+        self.units.take(0, step);
+        self.accept(request, step);
     }
 
-    fn accept(&mut self, mut press: Press, step: usize) {
-        press.worked_ms += self.draw(SEND);
-        self.outcome.billed_ms += press.worked_ms;
+    fn accept(&mut self, mut request: Request, step: usize) {
+        request.worked_ms += self.draw(SEND);
+        self.outcome.billed_ms += request.worked_ms;
         self.count(step, |second| second.accepted += 1);
-        let took = self.took(&press, step);
+        let took = self.took(&request, step);
         self.outcome.accepted_in.record(took);
-        if !self.shelf.has_any() {
+        if !self.units.has_any() {
             self.outcome.sold_out_after_s.get_or_insert(seconds(step + 1));
         }
     }
 
-    fn refuse(&mut self, mut press: Press, step: usize, worked_ms: f64) {
-        press.worked_ms += worked_ms;
-        self.outcome.billed_ms += press.worked_ms;
+    fn refuse(&mut self, mut request: Request, step: usize, worked_ms: f64) {
+        request.worked_ms += worked_ms;
+        self.outcome.billed_ms += request.worked_ms;
         self.count(step, |second| second.refused += 1);
-        let took = self.took(&press, step);
+        let took = self.took(&request, step);
         self.outcome.refused_in.record(took);
     }
 
-    /// The buyer is told "later", and comes back or gives up.
-    fn later(&mut self, mut press: Press, step: usize) {
-        self.outcome.billed_ms += press.worked_ms;
+    /// The request is answered with 429 or 503, and the buyer retries or gives up.
+    fn later(&mut self, mut request: Request, step: usize) {
+        self.outcome.billed_ms += request.worked_ms;
         self.count(step, |second| second.later += 1);
         if self.outcome.sold_out_after_s.is_none() {
             self.outcome.later_while_selling.0 += 1;
         }
-        if press.returns == 0 {
+        if request.returns == 0 {
             self.outcome.gave_up += 1;
             return;
         }
-        press.returns -= 1;
-        press.doing = Doing::Arrives;
-        press.is_cold = false;
-        self.at(step + COME_BACK_STEPS, press);
+        request.returns -= 1;
+        request.doing = Doing::Arrives;
+        request.is_cold = false;
+        self.at(step + RETRY_STEPS, request);
     }
 
-    fn at(&mut self, step: usize, press: Press) {
+    fn at(&mut self, step: usize, request: Request) {
         if self.due.len() <= step {
             self.due.resize(step + 1, Vec::new());
         }
         if let Some(due) = self.due.get_mut(step) {
-            due.push(press);
+            due.push(request);
         }
     }
 
-    /// From the buyer's press to the answer. Waits for tries are whole steps; the rest is drawn.
-    fn took(&mut self, press: &Press, step: usize) -> Duration {
-        let cold_ms = if press.is_cold { self.draw(COLD_START) } else { 0.0 };
-        let waited_ms = seconds(step - press.began_step) * 1_000.0;
-        Duration::from_secs_f64((self.draw(DOOR) + cold_ms + waited_ms + press.worked_ms) / 1_000.0)
+    /// The latency of a request. Waits for retries are whole steps; the rest is drawn.
+    fn took(&mut self, request: &Request, step: usize) -> Duration {
+        let cold_ms = if request.is_cold { self.draw(COLD_START) } else { 0.0 };
+        let waited_ms = seconds(step - request.began_step) * 1_000.0;
+        Duration::from_secs_f64((self.draw(GATEWAY_ROUND_TRIP) + cold_ms + waited_ms + request.worked_ms) / 1_000.0)
     }
 
-    /// Between 0 and 1.
+    /// A random number between 0 and 1.
     fn chance(&mut self) -> f64 {
-        figures::float(self.dice.next_u64() >> 12) / figures::float(1 << 52)
+        figures::float(self.dice.roll() >> 12) / figures::float(1 << 52)
     }
 
-    /// A time: log-normal, through its two figures.
+    /// Draws a time from a log-normal distribution with these percentiles.
     fn draw(&mut self, takes: Takes) -> f64 {
-        // Box and Muller's; the 99th of a hundred is 2.326 deviations out.
+        // The Box-Muller transform. The 99th percentile is 2.326 standard deviations above the median.
         let (one, two) = (self.chance().max(f64::MIN_POSITIVE), self.chance());
         let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * two).cos();
         takes.p50_ms * (normal * (takes.p99_ms / takes.p50_ms).ln() / 2.326).exp()
@@ -398,7 +398,7 @@ fn seconds(step: usize) -> f64 {
     figures::float(u64::try_from(step).unwrap_or(u64::MAX)) * STEP_S
 }
 
-/// Whole steps in so many milliseconds. Never large: a minute is 6,000.
+/// Whole steps in this many milliseconds. The result is small: a minute has 6,000 steps.
 fn steps(ms: f64) -> usize {
     let mut steps = 0;
     while seconds(steps + 1) * 1_000.0 <= ms {

@@ -1,4 +1,4 @@
-//! What is planned with is what the template says.
+//! The constants of the plan agree with the template.
 
 use crate::bill::{MEMORY_GB, WARM_TABLES};
 use crate::orders::BATCH;
@@ -8,7 +8,7 @@ fn template() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../template.yaml")).unwrap()
 }
 
-/// The number behind the last of these words, each of which is looked for after the one before.
+/// The number after the last of these texts, each of which is searched for after the previous one.
 fn number(words: &[&str]) -> f64 {
     let text = template();
     let rest = words.iter().fold(text.as_str(), |rest, word| {
@@ -18,11 +18,11 @@ fn number(words: &[&str]) -> f64 {
 }
 
 #[test]
-fn the_figures_are_the_templates() {
+fn the_constants_agree_with_the_template() {
     assert_eq!(number(&["\nGlobals:\n", " MemorySize: "]), MEMORY_GB * 1_024.0);
     assert_eq!(number(&["\n  OrderConsumerFunction:\n", " BatchSize: "]), BATCH);
     assert_eq!(number(&["\n  SeckillRateLimit:\n", " Default: "]), TEMPLATE_RATE);
-    // The gateway is played with half a second's worth at once.
+    // The simulated gateway has a burst of half a second.
     assert_eq!(number(&["\n  SeckillBurstLimit:\n", " Default: "]), TEMPLATE_RATE / 2.0);
     let warmed = template().matches("WarmThroughput: !If [IsWarm").count();
     assert_eq!(figures::float(u64::try_from(warmed).unwrap()), WARM_TABLES);

@@ -1,4 +1,4 @@
-//! The model against figures that are known without it.
+//! Compares the model with figures that are known independently.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use bench::costs::{Costs, count};
@@ -7,7 +7,7 @@ use plan::facts;
 use plan::plan::plan;
 use plan::sale::{Sale, Shape};
 
-/// The sale of the known figures: 10,000 units, a million requests, nobody presses twice.
+/// The sale of the known figures: 10,000 units and a million requests without retries.
 fn sale() -> Sale {
     Sale { units: 10_000, buyers: 1_000_000, seconds: 60, shape: Shape::Even, comes_back: 0, paid_percent: 100 }
 }
@@ -17,7 +17,7 @@ async fn costs() -> Costs {
 }
 
 #[tokio::test]
-async fn a_million_requests_cost_what_is_known() {
+async fn a_million_requests_cost_the_known_amount() {
     let plan = plan(&sale(), &costs().await, |_| {});
     let selling = |name: &str| plan.ways.iter().find(|way| way.name == name).unwrap().bill.for_selling();
     let within = |found: f64, known: f64| (found - known).abs() / known < 0.1;
@@ -27,12 +27,12 @@ async fn a_million_requests_cost_what_is_known() {
 }
 
 #[tokio::test]
-async fn the_path_is_what_the_code_does() {
+async fn the_plan_uses_the_writes_of_the_code() {
     let costs = costs().await;
     let ours = Design::Buckets.writes(&costs);
     assert_eq!((ours.claim, ours.hold), (1.0, 1.0));
-    assert!(ours.has_gate);
-    // A press that wrote one unit more would be planned with one unit more.
+    assert!(ours.refuses_from_memory);
+    // If a purchase wrote one unit more, the plan would include it.
     let mut dearer = costs.clone();
     dearer.press.write_units += 1.0;
     assert_eq!(Design::Buckets.writes(&dearer).claim + Design::Buckets.writes(&dearer).hold, 3.0);
@@ -42,7 +42,7 @@ async fn the_path_is_what_the_code_does() {
 }
 
 #[tokio::test]
-async fn a_sale_at_the_stroke_needs_what_an_account_does_not_have() {
+async fn a_rush_at_the_start_needs_more_than_the_default_quotas() {
     let costs = costs().await;
     let planned = plan(&Sale { shape: Shape::Front, comes_back: 3, ..sale() }, &costs, |_| {});
     let needs = &planned.needs;
@@ -64,7 +64,7 @@ async fn a_sale_at_the_stroke_needs_what_an_account_does_not_have() {
     assert!(small.needs.page_reads < facts::PARTITION_READS);
     assert!(plan::text(&small, &costs).contains("the tables need no warming"));
     let text = plan::text(&planned, &costs);
-    assert!(text.contains("and one item takes 3,000"));
+    assert!(text.contains("and one row allows 3,000"));
     assert!(text.contains("the template does not provide this"), "{text}");
     let warm = needs.warm_writes.unwrap();
     assert!(text.contains(&format!("a day ahead: deploy with WarmReadUnits=12000 WarmWriteUnits={warm}")), "{text}");
