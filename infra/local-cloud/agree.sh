@@ -12,7 +12,6 @@ cases::scheduler::a_time_in_the_past_is_refused | users of AWS report a refusal 
 cases::scheduler::the_same_request_with_the_same_token_is_answered_again | the API reference says ClientToken makes the request idempotent; ministack ignores it
 cases::scheduler::what_is_no_expression_is_refused | AWS answers ValidationException, Invalid Schedule Expression; ministack takes any text
 cases::sqs::a_late_delete_with_an_old_receipt_succeeds_and_deletes_nothing | the API reference: "the request succeeds, but the message will not be deleted"; ministack answers ReceiptHandleIsInvalid
-cases::sqs::dead_letters_can_be_moved_back | ministack does not know StartMessageMoveTask
 cases::sqs::deleting_a_message_again_is_no_error | as with an old receipt; ministack answers ReceiptHandleIsInvalid
 cases::sqs::each_entry_of_a_sent_batch_has_an_answer_of_its_own | the API reference limits DelaySeconds to 900; ministack takes 901
 cases::sqs::visibility_of_a_message_that_is_not_in_flight_cannot_be_changed | the API reference has MessageNotInflight; ministack answers success

@@ -9,7 +9,7 @@ use flows::place_order::place_order;
 use flows::purchase::Purchase;
 use flows::sales::Sales;
 use local_cloud::wire::Fault;
-use testkit::stepping::{stopped, survives_interruptions};
+use testkit::stepping::{holds_everywhere, stopped};
 use testkit::world::{World, far, form};
 
 async fn asked(world: &World) -> Purchase {
@@ -18,15 +18,15 @@ async fn asked(world: &World) -> Purchase {
 }
 
 #[tokio::test]
-async fn a_purchase_survives_interruptions() {
-    survives_interruptions(asked, async |world, asked| {
+async fn a_purchase_holds_everywhere() {
+    holds_everywhere(asked, async |world, asked| {
         world.environment().purchase(asked).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_purchase_of_the_last_unit_survives_interruptions() {
+async fn a_purchase_of_the_last_unit_holds_everywhere() {
     // Two of three buckets are empty but still open on the page, so the press has to move its claim.
     let given = async |world: &World| {
         let offer = world.sale(72, 24).await;
@@ -37,7 +37,7 @@ async fn a_purchase_of_the_last_unit_survives_interruptions() {
         world.consume().await;
         world.asks(&offer, "alice", 1, Some("key"))
     };
-    survives_interruptions(given, async |world, asked| {
+    holds_everywhere(given, async |world, asked| {
         world.environment().purchase(asked).await.unwrap();
     })
     .await;
@@ -60,21 +60,21 @@ async fn message(world: &World) -> OrderMessage {
 }
 
 #[tokio::test]
-async fn placing_an_order_survives_interruptions() {
-    survives_interruptions(message, async |world, message| {
+async fn placing_an_order_holds_everywhere() {
+    holds_everywhere(message, async |world, message| {
         place_order(&world.store, &Sales::default(), message, world.now()).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn failing_an_order_without_a_claim_survives_interruptions() {
+async fn failing_an_order_without_a_claim_holds_everywhere() {
     let given = async |world: &World| {
         let message = message(world).await;
         world.store.drop_claim(&message.offer(), &message.order_id).await.unwrap();
         message
     };
-    survives_interruptions(given, async |world, message| {
+    holds_everywhere(given, async |world, message| {
         place_order(&world.store, &Sales::default(), message, world.now()).await.unwrap();
         let order = world.order(&message.order_id).await.unwrap();
         assert_eq!(order.status, Status::Failed);
@@ -89,42 +89,42 @@ async fn ordered(world: &World) -> OrderId {
 }
 
 #[tokio::test]
-async fn a_cancel_survives_interruptions() {
-    survives_interruptions(ordered, async |world, order| {
+async fn a_cancel_holds_everywhere() {
+    holds_everywhere(ordered, async |world, order| {
         close(&world.store, &world.providers, order, Cause::Buyer, world.now()).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_timeout_survives_interruptions() {
+async fn a_timeout_holds_everywhere() {
     let given = async |world: &World| {
         let order = ordered(world).await;
         world.pass(901);
         order
     };
-    survives_interruptions(given, async |world, order| {
+    holds_everywhere(given, async |world, order| {
         close(&world.store, &world.providers, order, Cause::Deadline, world.now()).await.unwrap();
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_preheat_survives_interruptions() {
+async fn a_preheat_holds_everywhere() {
     let given = async |world: &World| {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
         flows::set_up::create(&world.store, offer.sale.clone(), form(60, 1), world.now()).await.unwrap();
         offer
     };
-    survives_interruptions(given, async |world, offer| {
+    holds_everywhere(given, async |world, offer| {
         world.preheat(offer).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_restock_survives_interruptions() {
-    survives_interruptions(
+async fn a_restock_holds_everywhere() {
+    holds_everywhere(
         async |world| world.sale(30, 1).await,
         async |world, offer| {
             world.restock(offer, 50, Some("delivery-7")).await;

@@ -8,7 +8,7 @@ use flows::refund::refund;
 use flows::settle::settle;
 use flows::start_payment::Started;
 use testkit::paying::arrived;
-use testkit::stepping::survives_interruptions;
+use testkit::stepping::holds_everywhere;
 use testkit::world::World;
 
 /// Calls to providers are not retried by the SDK, so the caller of a flow retries it: a provider with its next
@@ -50,9 +50,9 @@ async fn money(world: &World, started: &Started) -> Arrived {
 }
 
 #[tokio::test]
-async fn starting_a_payment_survives_interruptions() {
+async fn starting_a_payment_holds_everywhere() {
     for (method, points) in [(Method::Wechat, 0), (Method::Stripe, 400), (Method::Alipay, 0)] {
-        survives_interruptions(waiting, async |world, (_, order)| {
+        holds_everywhere(waiting, async |world, (_, order)| {
             until_done!(world.try_start_payment(order, method, points));
         })
         .await;
@@ -60,9 +60,9 @@ async fn starting_a_payment_survives_interruptions() {
 }
 
 #[tokio::test]
-async fn changing_the_method_survives_interruptions() {
+async fn changing_the_method_holds_everywhere() {
     let given = async |world: &World| open(world, 400).await.0;
-    survives_interruptions(given, async |world, order| {
+    holds_everywhere(given, async |world, order| {
         until_done!(world.try_start_payment(order, Method::Alipay, 0));
         let order = world.order(order).await.unwrap();
         assert_eq!(order.attempts.len(), 2, "{order:?}");
@@ -72,8 +72,8 @@ async fn changing_the_method_survives_interruptions() {
 }
 
 #[tokio::test]
-async fn paying_with_points_survives_interruptions() {
-    survives_interruptions(waiting, async |world, (_, order)| {
+async fn paying_with_points_holds_everywhere() {
+    holds_everywhere(waiting, async |world, (_, order)| {
         // A second attempt fails because the order is already paid.
         let _ = world.try_start_payment(order, Method::Points, 0).await;
         confirm(world, order).await;
@@ -83,13 +83,13 @@ async fn paying_with_points_survives_interruptions() {
 }
 
 #[tokio::test]
-async fn settling_a_payment_survives_interruptions() {
+async fn settling_a_payment_holds_everywhere() {
     for points in [0, 400] {
         let given = async |world: &World| {
             let (_, started) = open(world, points).await;
             money(world, &started).await
         };
-        survives_interruptions(given, async |world, arrived| {
+        holds_everywhere(given, async |world, arrived| {
             until_done!(settle(&world.store, &world.providers, arrived, world.now()));
         })
         .await;
@@ -97,10 +97,10 @@ async fn settling_a_payment_survives_interruptions() {
 }
 
 #[tokio::test]
-async fn closing_an_order_with_an_open_payment_survives_interruptions() {
+async fn closing_an_order_with_an_open_payment_holds_everywhere() {
     for points in [0, 400] {
         let given = async |world: &World| open(world, points).await.0;
-        survives_interruptions(given, async |world, order| {
+        holds_everywhere(given, async |world, order| {
             until_done!(close(&world.store, &world.providers, order, Cause::Buyer, world.now()));
         })
         .await;
@@ -108,13 +108,13 @@ async fn closing_an_order_with_an_open_payment_survives_interruptions() {
 }
 
 #[tokio::test]
-async fn closing_an_order_that_turns_out_to_be_paid_survives_interruptions() {
+async fn closing_an_order_that_turns_out_to_be_paid_holds_everywhere() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
         money(world, &started).await;
         order
     };
-    survives_interruptions(given, async |world, order| {
+    holds_everywhere(given, async |world, order| {
         until_done!(close(&world.store, &world.providers, order, Cause::Buyer, world.now()));
         confirm(world, order).await;
     })
@@ -129,20 +129,20 @@ async fn confirm(world: &World, order: &OrderId) {
 }
 
 #[tokio::test]
-async fn reviving_an_order_survives_interruptions() {
+async fn reviving_an_order_holds_everywhere() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
         close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
         money(world, &started).await
     };
-    survives_interruptions(given, async |world, arrived| {
+    holds_everywhere(given, async |world, arrived| {
         until_done!(settle(&world.store, &world.providers, arrived, world.now()));
     })
     .await;
 }
 
 #[tokio::test]
-async fn refunding_a_late_payment_survives_interruptions() {
+async fn refunding_a_late_payment_holds_everywhere() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
         close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
@@ -150,7 +150,7 @@ async fn refunding_a_late_payment_survives_interruptions() {
         world.unpaid_order(&offer, "ann").await;
         money(world, &started).await
     };
-    survives_interruptions(given, async |world, arrived| {
+    holds_everywhere(given, async |world, arrived| {
         until_done!(settle(&world.store, &world.providers, arrived, world.now()));
         finish_refunds(world).await;
     })
@@ -158,7 +158,7 @@ async fn refunding_a_late_payment_survives_interruptions() {
 }
 
 #[tokio::test]
-async fn refunding_an_order_survives_interruptions() {
+async fn refunding_an_order_holds_everywhere() {
     for points in [0, 400] {
         let given = async |world: &World| {
             let (order, started) = open(world, points).await;
@@ -166,7 +166,7 @@ async fn refunding_an_order_survives_interruptions() {
             settle(&world.store, &world.providers, &arrived, world.now()).await.unwrap();
             order
         };
-        survives_interruptions(given, async |world, order| {
+        holds_everywhere(given, async |world, order| {
             until_done!(refund(&world.store, &world.providers, order, world.now()));
             finish_refunds(world).await;
         })

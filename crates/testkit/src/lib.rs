@@ -36,8 +36,3 @@ pub mod scheduler;
 pub mod second_engine;
 pub mod stepping;
 pub mod world;
-
-/// The name that the tools still use for [`rng`].
-pub mod dice {
-    pub use crate::rng::Rng as Dice;
-}

@@ -20,7 +20,7 @@ const TRANSIENT: [Fault; 5] = [
 /// Runs `flow` once in a world prepared by `given`, and then, each time in a new world: twice; stopped before and
 /// after each call and run again; and with each transient fault at each call. Every time the final state must be the
 /// same.
-pub async fn survives_interruptions<T>(given: impl AsyncFn(&World) -> T, flow: impl AsyncFn(&World, &T)) {
+pub async fn holds_everywhere<T>(given: impl AsyncFn(&World) -> T, flow: impl AsyncFn(&World, &T)) {
     let (world, subject) = prepared(&given).await;
     world.wire.forget_calls();
     flow(&world, &subject).await;

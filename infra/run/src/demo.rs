@@ -27,9 +27,7 @@ const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoSale {
-    /// Its id.
     pub sale_id: String,
-    /// An item of it.
     pub item_id: String,
     /// When it ends, in milliseconds since 1970. A note that does not say so is of a sale that has ended.
     #[serde(default)]
@@ -44,22 +42,10 @@ pub struct DemoSale {
 pub enum DemoError {
     /// A request was not answered.
     #[error("{request}: {reason}")]
-    NoAnswer {
-        /// The request.
-        request: String,
-        /// Why.
-        reason: String,
-    },
+    NoAnswer { request: String, reason: String },
     /// A request was answered with an error.
     #[error("{request} answered {status}: {body}")]
-    Refused {
-        /// The request.
-        request: String,
-        /// The status.
-        status: StatusCode,
-        /// What it said.
-        body: String,
-    },
+    Refused { request: String, status: StatusCode, body: String },
     /// The note in the data directory cannot be written.
     #[error("cannot note it in the data directory: {0}")]
     Note(#[from] io::Error),

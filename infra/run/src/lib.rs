@@ -1,4 +1,5 @@
-//! The flash sale on one machine: the local cloud, the payment providers' sandbox, this product's functions and a demo sale.
+//! The flash sale on one machine: the local cloud, the payment providers' sandbox, this product's functions and a
+//! demo sale.
 
 mod demo;
 mod options;

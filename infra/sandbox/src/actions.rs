@@ -58,7 +58,8 @@ impl Sandbox {
         Ok(view)
     }
 
-    /// A buyer follows a link or reads a QR code: gives the payment that is behind it. Alipay knows of a payment from then on.
+    /// A buyer follows a link or reads a QR code: gives the payment that is behind it. Alipay knows of a payment
+    /// from then on.
     pub async fn open(&self, url: &str) -> Result<PaymentView, SandboxError> {
         let unusable = || SandboxError::Invalid(format!("{url} is no link of the sandbox's: use the one that it gave"));
         let uri: http::Uri = url.parse().map_err(|_| unusable())?;
@@ -114,13 +115,13 @@ fn carry_out(db: &Transaction<'_>, side: &Side, kept: &mut Kept, action: Action,
             refused("has expired", "start another, or use pay-late for money that arrives all the same")
         }
         (Action::Pay, State::Closed, Some(Ended::Failed)) => {
-            refused("has failed for good", "start another, or use pay-late for money that arrives all the same")
+            refused("has failed", "start another, or use pay-late for money that arrives all the same")
         }
         (Action::Pay, State::Closed, _) => {
             refused("was closed", "start another, or use pay-late for money that arrives all the same")
         }
         (Action::Fail, _, _) if open => fail(db, side, kept, now),
-        (Action::Fail, State::Closed, _) => refused("cannot be paid any more", "there is nothing left to fail"),
+        (Action::Fail, State::Closed, _) => refused("can no longer be paid", "there is nothing left to fail"),
         (Action::Fail, _, _) => refused("was paid before", "there is nothing left to fail"),
         (Action::NotifyAgain, _, _) => match notices::tell_again(db, kept, now)? {
             true => Ok(()),

@@ -36,7 +36,6 @@ pub(super) enum No {
     BadAmount,
     /// The payment would end in the past, or outside of what the provider takes.
     BadExpiry,
-    /// It was closed before.
     ClosedBefore,
     /// Too early to close it.
     TooEarly,

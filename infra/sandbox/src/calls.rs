@@ -14,8 +14,8 @@ use super::create::{self, Wanted};
 use super::moods::Mood;
 use super::{Now, PATH, Sandbox, SandboxError, Side, numbers, refund, rows};
 
-/// The provider and the operation of a request to the sandbox: `Create`, `Query`, `Close`, `Refund`, `QueryRefund`, or
-/// `Unknown`. `None` if it is for no provider.
+/// The provider and the operation of a request to the sandbox: `Create`, `Query`, `Close`, `Refund`, `QueryRefund`,
+/// or `Unknown`. `None` if it is for no provider.
 pub fn operation_of(method: &http::Method, uri: &http::Uri) -> Option<(Kind, &'static str)> {
     let rest = uri.path().strip_prefix(PATH)?.strip_prefix('/')?;
     let (provider, path) = rest.split_once('/')?;

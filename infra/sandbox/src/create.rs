@@ -71,7 +71,7 @@ pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now)
     let numbers = numbers::of_payment(kind, &payment.number, rows::next_row(db)?, now);
     (payment.id, payment.transaction) = (numbers.id, numbers.transaction);
     if kind == Kind::Stripe {
-        // Stripe is told once and for all where its events go; here that is beside the sandbox.
+        // At Stripe the address for events is part of the account; here it is beside the sandbox.
         let origin = wanted.base_url.strip_suffix(super::PATH).unwrap_or(&wanted.base_url);
         payment.notify_url = format!("{origin}/payments/stripe/notify");
     }
@@ -127,7 +127,7 @@ pub(super) fn query(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Decision
     Ok(Decision::PaymentStatus(kept.payment))
 }
 
-/// Let it not be paid any more.
+/// Let it no longer be paid.
 pub(super) fn close(db: &Transaction<'_>, side: &Side, kind: Kind, id: &str, now: Now) -> Done<Decision> {
     let Some(mut kept) = find(db, kind, id)? else { return Ok(Decision::Missing) };
     match (kept.payment.state, kind) {
@@ -149,7 +149,7 @@ pub(super) fn end(db: &Transaction<'_>, side: &Side, kept: &mut Kept, why: Ended
     kept.ended = Some(why);
     rows::update(db, kept)?;
     let happened = if why == Ended::Failed { Happened::Failed } else { Happened::Closed };
-    // Nobody has seen it: there is nothing to tell.
+    // The buyer never opened it, so there is no notice.
     if kept.opened { notices::tell(db, side, kept, happened, None, now) } else { Ok(()) }
 }
 

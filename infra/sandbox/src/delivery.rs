@@ -1,6 +1,6 @@
 //! Delivers notices over HTTP as long as the local cloud runs.
 //!
-//! A notice counts as sent when its answer was noted: a stop in between sends it once more after the next start, as a
+//! A notice counts as sent when its answer was recorded. A stop before that sends it once more after the next start, as a
 //! provider would.
 
 use std::collections::BTreeSet;
@@ -16,9 +16,10 @@ use hyper_util::rt::TokioExecutor;
 
 use super::{DueNotice, Sandbox, SandboxError, is_accepted};
 
-/// How long the merchant may take. Providers wait 5 to 15 seconds; a function that starts on a busy machine needs some.
+/// How long the merchant may take. Providers wait 5 to 15 seconds; a function that starts on a busy machine needs
+/// some.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Notices under way at once: enough that a few slow answers hold up nobody.
+/// Notices in flight at once: enough that a few slow answers do not delay the others.
 const AT_ONCE: usize = 16;
 /// The longest answer that is read; the longest that means anything has some hundred bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_merchant_that_never_answers_holds_up_nobody_and_no_stop() {
+    async fn a_merchant_that_never_answers_delays_neither_others_nor_a_stop() {
         let clock = Clock::driven(1_794_830_400_000);
         let cloud = CloudWithSandbox::in_memory(clock).unwrap();
         let merchant = Merchant::start(0).await;

@@ -1,4 +1,5 @@
-//! The sandbox over HTTP, below `/_sandbox`: the providers' endpoints, the buyer's page, and what drives it from tests.
+//! The sandbox over HTTP, below `/_sandbox`: the providers' endpoints, the buyer's page, and what drives it from
+//! tests.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -49,7 +50,7 @@ impl Sandbox {
         answered.unwrap_or_else(|error| refused(&error))
     }
 
-    /// The buyer's page; for whoever wants JSON, the payment, which nobody has looked at then.
+    /// The buyer's page. A client that wants JSON gets the payment, and does not count as the buyer opening it.
     async fn show(&self, id: &str, request: &Request<Bytes>) -> Response<Bytes> {
         if wants_json(request) {
             return self.payment(id).await.map_or_else(|error| refused(&error), |view| json_of(&json!(view)));
@@ -131,7 +132,7 @@ fn html(status: StatusCode, text: String) -> Response<Bytes> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // The page has no script, and nobody is to put one or a frame around it.
+    // The page has no script, and must not be framed.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'";
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     with_status(status, response)

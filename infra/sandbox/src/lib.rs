@@ -2,19 +2,20 @@
 //! endpoints, real keys and real signatures ([`payments::sandbox`]), and keeps its payments in the local cloud's
 //! database.
 //!
-//! [`CloudWithSandbox`] opens a local cloud with the sandbox beside its engines: functions reach it over the wire or, below
-//! [`PATH`], on the gateway.
+//! [`CloudWithSandbox`] opens a local cloud with the sandbox beside its engines: functions reach it over the wire
+//! or, below [`PATH`], on the gateway.
 //!
 //! What it promises:
-//! - it answers as the provider would: creating is idempotent by the merchant's number (at Stripe by Idempotency-Key), a
-//!   number that was closed cannot be used again, a refund happens once and never exceeds what was paid;
+//! - it answers as the provider would: creating is idempotent by the merchant's number (at Stripe by
+//!   Idempotency-Key), a number that was closed cannot be used again, a refund happens once and never exceeds what
+//!   was paid;
 //! - one payment takes money once, and every movement of money is a line of [`Sandbox::money`] that never changes;
 //! - what was answered is in the database: keys, payments, money and notices survive the end of the process;
 //! - a notice that is not accepted comes again on the provider's own schedule, by the cloud's clock;
 //! - the same calls make the same numbers: a simulation can be repeated.
 //!
-//! What it does not play: payments in parts, a buyer's account, fees, disputes. A refund of a part is booked and shown, but
-//! only the refund of all makes a notice.
+//! What it does not play: payments in parts, a buyer's account, fees, disputes. A refund of a part is booked and
+//! shown, but only the refund of all makes a notice.
 
 mod actions;
 mod answers;
@@ -102,8 +103,8 @@ struct Now {
 }
 
 impl Sandbox {
-    /// A sandbox in the database of these engines. One that lasts generates its keys at first use, which takes about a
-    /// second, and keeps them.
+    /// A sandbox in the database of these engines. One that lasts generates its keys at first use, which takes
+    /// about a second, and keeps them.
     fn new(cloud: &Cloud) -> Self {
         Self {
             database: cloud.database().clone(),
@@ -115,8 +116,8 @@ impl Sandbox {
         }
     }
 
-    /// The secret of a merchant whose providers' sandbox is below this address: a JSON object by provider's name, each as
-    /// [`payments::Provider::from_json`] reads it.
+    /// The secret of a merchant whose providers' sandbox is below this address: a JSON object by provider's name,
+    /// each as [`payments::Provider::from_json`] reads it.
     pub async fn settings(&self, base_url: &str) -> Result<String, SandboxError> {
         let side = self.side().await?;
         let mut all = Map::new();
@@ -165,7 +166,7 @@ impl Sandbox {
             Ok::<Keys, SandboxError>(keys)
         });
         let side = Arc::new(Side::new(keys.await?)?);
-        // Whoever was first: the keys are the same, for the database decided.
+        // Concurrent callers agree: the database decided which keys are kept.
         Ok(Arc::clone(self.side.get_or_init(|| side)))
     }
 }

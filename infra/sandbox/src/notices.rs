@@ -1,7 +1,8 @@
 //! Notices: what a provider tells the merchant by itself, and how it insists.
 //!
-//! A notice is kept as what happened, and signed anew each time it is sent: its time is then, its number always the same. One that
-//! is not accepted comes again on the provider's own schedule, and is given up at the schedule's end.
+//! A notice is kept as what happened, and signed anew each time it is sent: its time is then, its number always the
+//! same. One that is not accepted comes again on the provider's own schedule, and is given up at the schedule's
+//! end.
 
 use std::collections::BTreeSet;
 
@@ -96,8 +97,8 @@ const HAPPENED: [(Happened, &str); 4] = [
     (Happened::Refunded, "refunded"),
 ];
 
-/// Keeps a notice to be sent now, if the provider tells such a thing and knows whom. `url` is another address than the
-/// payment's.
+/// Keeps a notice to be sent now, if the provider tells such a thing and knows whom. `url` is another address than
+/// the payment's.
 pub(super) fn tell(
     db: &Transaction<'_>,
     side: &Side,

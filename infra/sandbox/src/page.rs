@@ -1,4 +1,5 @@
-//! The buyer's page of a payment, and the list of the latest ones: plain HTML and forms, for any browser and any phone.
+//! The buyer's page of a payment, and the list of the latest ones: plain HTML and forms, for any browser and any
+//! phone.
 
 use std::fmt::Write as _;
 

@@ -51,7 +51,8 @@ pub(super) fn refund(db: &Transaction<'_>, side: &Side, kind: Kind, wanted: Refu
     Ok(Decision::Refunded(kept.payment, wanted, true))
 }
 
-/// The refund under this number, if there was one. Stripe goes by idempotency keys, and Alipay's numbers count for each payment.
+/// The refund under this number, if there was one. Stripe goes by idempotency keys, and Alipay's numbers count for
+/// each payment.
 fn made_before(db: &Transaction<'_>, kind: Kind, wanted: &Refund) -> Done<Option<Refund>> {
     let mut made = match kind {
         Kind::Stripe => return Ok(None),

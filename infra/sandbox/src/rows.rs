@@ -16,7 +16,7 @@ pub(super) struct Kept {
     pub(super) payment: Payment,
     /// Whether a buyer has seen it. Alipay does not know of a payment before its QR code was read.
     pub(super) opened: bool,
-    /// Why it cannot be paid any more, if it was not paid.
+    /// Why it can no longer be paid, if it was not paid.
     pub(super) ended: Option<Ended>,
     /// Minor units that went back.
     pub(super) refunded: i64,
@@ -24,14 +24,14 @@ pub(super) struct Kept {
     pub(super) expires_ms: i64,
 }
 
-/// Why a payment cannot be made any more.
+/// Why a payment can no longer be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The merchant closed it.
     Closed,
     /// Its time ran out.
     Expired,
-    /// It failed for good.
+    /// It failed and cannot be retried.
     Failed,
 }
 

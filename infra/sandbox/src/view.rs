@@ -25,11 +25,10 @@ pub struct PaymentView {
     pub title: String,
     /// Minor units.
     pub amount: i64,
-    /// The currency.
     pub currency: String,
     /// `NOT_PAID`, `PAID`, `CLOSED` or `REFUNDED`.
     pub state: State,
-    /// Why it cannot be paid any more: `closed`, `expired` or `failed`.
+    /// Why it can no longer be paid: `closed`, `expired` or `failed`.
     pub ended: Option<&'static str>,
     /// Minor units that went back.
     pub refunded: i64,
@@ -37,7 +36,6 @@ pub struct PaymentView {
     pub created_at: Timestamp,
     /// Until when it can be paid.
     pub expires_at: Timestamp,
-    /// When it was paid.
     pub paid_at: Option<Timestamp>,
     /// Where notices go.
     pub notify_url: String,
@@ -67,7 +65,6 @@ pub struct NoticeView {
 pub struct MoneyEntry {
     /// Its place in the books, from 1.
     pub entry: i64,
-    /// The provider.
     pub provider: String,
     /// The merchant's number of the payment.
     pub number: String,
@@ -77,9 +74,7 @@ pub struct MoneyEntry {
     pub refund: Option<String>,
     /// Minor units, above zero both ways.
     pub amount: i64,
-    /// The currency.
     pub currency: String,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -147,7 +142,8 @@ impl Sandbox {
         all.await
     }
 
-    /// The providers' books: every payment and every refund, in the order in which the money moved. At most 100,000 entries.
+    /// The providers' books: every payment and every refund, in the order in which the money moved. At most 100,000
+    /// entries.
     pub async fn money(&self) -> Result<Vec<MoneyEntry>, SandboxError> {
         let all = self.database.transaction(|db| {
             let mut found = db.prepare_cached(

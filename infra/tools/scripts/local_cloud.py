@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 
-# The key that has all permissions (infra/local-cloud/src/iam).
+# The key that has all permissions (infra/local-cloud/iam).
 ROOT_ACCESS_KEY_ID = "AKIALOCALROOT0000000"
 
 

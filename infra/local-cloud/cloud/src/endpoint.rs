@@ -1,7 +1,8 @@
 //! The engines over loopback HTTP.
 //!
-//! Every call is checked by the [`Authorizer`] (if there is one) under the access key id it was signed with, before it
-//! reaches an engine. The signature itself is not verified: whoever can reach the loopback address is on this machine.
+//! Every call is checked by the [`Authorizer`] (if there is one) under the access key id it was signed with, before
+//! it reaches an engine. The signature itself is not verified: a caller that reaches the loopback address is on this
+//! machine.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -47,7 +48,8 @@ impl Endpoint {
         Self::start_with(cloud, port, authorizer, None, Metrics::default()).await
     }
 
-    /// The same, with the open WebSockets, so that functions can post to them (`@connections`), and what functions have measured.
+    /// The same, with the open WebSockets, so that functions can post to them (`@connections`), and what functions
+    /// have measured.
     pub async fn start_with(
         cloud: Cloud,
         port: u16,

@@ -1,7 +1,7 @@
 //! CloudWatch, as far as a console needs it: what functions write as metrics into their logs (EMF) can be asked for.
 //!
-//! Only the totals of a metric are kept, without its dimensions, and only for a quarter of an hour: this is for looking at a sale while it runs.
-//! What is asked beyond that is refused with a reason.
+//! Only the totals of a metric are kept, without its dimensions, and only for a quarter of an hour: this is for
+//! watching a system while it runs. What is asked beyond that is refused with a reason.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,7 +105,7 @@ impl Metrics {
             },
             other => {
                 let name = other.unwrap_or_default();
-                refused("UnknownOperationException", &format!("{name} is not played here: only GetMetricData is"))
+                refused("UnknownOperationException", &format!("{name} is not supported here: only GetMetricData is"))
             }
         }
     }
@@ -137,7 +137,7 @@ impl Metrics {
                     }
                 }
             }
-            // The newest first, as CloudWatch does unless it is told otherwise.
+            // The newest first, as CloudWatch orders them by default.
             let times: Vec<i64> = periods.keys().rev().copied().collect();
             results.push(json!({
                 "Id": id, "Label": metric.metric_name, "StatusCode": "Complete", "Timestamps": times, "Values": values,

@@ -32,14 +32,13 @@ pub enum DataDirError {
     Unusable {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
         reason: io::Error,
     },
 }
 
 impl DataDir {
-    /// Opens the directory, making it if need be, and locks it for this process. With `fresh`, what an earlier run left
-    /// in it is deleted first, and nothing else: it may be a directory that holds other things too.
+    /// Opens the directory, making it if need be, and locks it for this process. With `fresh`, what an earlier run
+    /// left in it is deleted first, and nothing else: it may be a directory that holds other things too.
     pub fn open(path: &Path, fresh: bool) -> Result<Self, DataDirError> {
         let unusable = |reason| DataDirError::Unusable { path: path.to_owned(), reason };
         fs::create_dir_all(path).map_err(unusable)?;

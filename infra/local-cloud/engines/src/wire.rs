@@ -1,9 +1,10 @@
-//! An HTTP client for the AWS SDK, and for calls to services outside AWS, that answers from the engines without a socket.
+//! An HTTP client for the AWS SDK, and for calls to services outside AWS, that answers from the engines without a
+//! socket.
 //!
 //! Between the SDK and the engines is where faults are injected ([`Fault`]) and calls are counted ([`Wire::calls`]).
 //! On a driven clock the SDK's waits (before a retry, say) end at once: nothing hangs because no time passes. An
-//! answer is there at the first poll then, so the SDK's timeouts do not fire although their waits end at once too; only
-//! a call that stays unanswered ([`Fault::Stops`], a long poll) runs into them.
+//! answer is there at the first poll then, so the SDK's timeouts do not fire although their waits end at once too;
+//! only a call that stays unanswered ([`Fault::Stops`], a long poll) runs into them.
 
 mod faults;
 mod replica;
@@ -40,7 +41,7 @@ use crate::iam::Policies;
 /// Calls that are kept for [`Wire::calls`]; the oldest go first.
 const KEPT: usize = 100_000;
 
-/// Decides what befalls a call, and when: a simulation lets calls wait for their turn.
+/// Decides what can happen to a call, and when: a simulation lets calls wait for their turn.
 type Faults = Arc<dyn Fn(&Call) -> BoxFuture<'static, Fault> + Send + Sync>;
 
 /// The client. Copies share the engines, the faults and the record of calls.
@@ -66,13 +67,11 @@ struct Record {
 pub struct RecordedCall {
     /// Its running number, from 1.
     pub number: u64,
-    /// Which service.
     pub service: Service,
-    /// Which operation.
     pub operation: String,
     /// The table, queue, schedule, secret or outside resource, if the call names one.
     pub resource: Option<String>,
-    /// What befell it.
+    /// The fault that was injected.
     pub fault: Fault,
     /// The answer's status, if there was one.
     pub status: Option<u16>,
@@ -101,18 +100,19 @@ impl Wire {
         }
     }
 
-    /// The same wire, on which `faults` decides what befalls each call.
+    /// The same wire, on which `faults` decides what happens to each call.
     pub fn with_faults(self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) -> Self {
         self.with_turns(move |call| Box::pin(std::future::ready(faults(call))))
     }
 
-    /// The same wire, on which each call waits until `turns` decides what befalls it.
+    /// The same wire, on which each call waits until `turns` decides what happens to it.
     pub fn with_turns(mut self, turns: impl Fn(&Call) -> BoxFuture<'static, Fault> + Send + Sync + 'static) -> Self {
         self.faults = Some(Arc::new(turns));
         self
     }
 
-    /// The same wire, with a copy of the tables that hears of its writes: it answers the reads that meet [`Fault::Stale`].
+    /// The same wire, with a copy of the tables that hears of its writes: it answers the reads that meet
+    /// [`Fault::Stale`].
     pub fn with_replica(mut self, replica: Replica) -> Self {
         self.replica = Some(replica);
         self
@@ -129,8 +129,8 @@ impl Wire {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).late.len()
     }
 
-    /// Lets a call arrive that its caller has given up; nobody hears the answer. `which` counts modulo [`Wire::late`]. Tells which
-    /// call it was; `None`: there was none.
+    /// Lets a call arrive that its caller has given up; the answer is discarded. `which` counts modulo
+    /// [`Wire::late`]. Tells which call it was; `None`: there was none.
     pub async fn arrive(&self, which: usize) -> Option<Call> {
         let request = {
             let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,7 +210,7 @@ impl Wire {
             self.keep(&call, fault, refused.as_ref().ok());
             return refused;
         }
-        // What cannot befall this call does not.
+        // A fault that does not apply to this call is ignored.
         let is_stale = self.replica.is_some() && replica::is_weak_read(&call);
         let fault = match fault {
             Fault::Stale if !is_stale => Fault::None,

@@ -1,8 +1,8 @@
 //! A request's way through the HTTP API: preflight, route, throttle, token, body, function, answer.
 //!
 //! The refusals are the ones HTTP APIs give: 404 for any route that is not there (a wrong method included), 429, 401
-//! with a challenge, 403 for a missing scope, 413, 500 for a function that failed or answered nonsense, and 503 for one
-//! that is throttled or takes longer than 30 seconds.
+//! with a challenge, 403 for a missing scope, 413, 500 for a function that failed or answered nonsense, and 503 for
+//! one that is throttled or takes longer than 30 seconds.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -39,7 +39,6 @@ pub enum IssuerError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
     /// The key's file holds something else.

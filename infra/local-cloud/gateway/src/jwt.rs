@@ -1,7 +1,8 @@
 //! The JWT authorizer: who a request comes from, and whether its token may use a route.
 //!
 //! Only RS256 with this issuer's own key is accepted, so a token cannot choose how it is checked. `exp` is required;
-//! `nbf` and `iat` must not lie ahead; `aud`, or `client_id` if there is no `aud`, must be one that the authorizer names.
+//! `nbf` and `iat` must not lie ahead; `aud`, or `client_id` if there is no `aud`, must be one that the authorizer
+//! names.
 
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::{Algorithm, Validation};

@@ -1,7 +1,8 @@
-//! The door: API Gateway's HTTP API and WebSocket API on one loopback port, and the few things beside them that only
+//! API Gateway's HTTP API and WebSocket API on one loopback port, and the few things beside them that only
 //! exist locally (`/_local`, the issuer's documents, the web pages, the services outside AWS).
 //!
-//! Functions are reached through [`Invoker`] alone, so what stands behind it, processes or closures, plays no part here.
+//! Functions are reached through [`Invoker`] alone, so what stands behind it, processes or closures, plays no part
+//! here.
 
 mod answer;
 mod cors;
@@ -62,9 +63,8 @@ pub struct GatewayConfig {
     pub stack: Arc<Stack>,
     /// Runs functions.
     pub invoker: Invoker,
-    /// Time.
     pub clock: Clock,
-    /// Open WebSockets; shared with whoever serves `@connections` to the functions.
+    /// Open WebSockets; shared with the endpoint that serves `@connections` to the functions.
     pub connections: Connections,
     /// Signs and checks tokens.
     pub issuer: Arc<Issuer>,

@@ -67,7 +67,8 @@ impl Inner {
         }
     }
 
-    /// Runs a function on the body, or on an empty event, and answers with what it answers: reconcile need not wait for its minute.
+    /// Runs a function on the body, or on an empty event, and answers with its answer: a scheduled function need not
+    /// wait for its time.
     async fn invoke(&self, name: &str, body: &Bytes) -> Response<Bytes> {
         let Some(function) = self.stack.functions.iter().find(|function| function.is_called(name)) else {
             let known: Vec<&str> = self.stack.functions.iter().map(|function| function.binary.as_str()).collect();

@@ -25,6 +25,5 @@ pub enum Outcome {
 pub struct FunctionError {
     /// `Runtime.ExitError`, `Sandbox.Timedout`, or the function's own error type.
     pub error_type: String,
-    /// What it said.
     pub message: String,
 }

@@ -1,10 +1,11 @@
 //! The permission check: may this caller do this to that?
 //!
-//! Each function's process signs with an access key id of its own ([`access_key_id`]). Every request is turned into the
-//! actions and resources that AWS would ask about, and checked against the statements that the template gives that
-//! function. What no statement allows is refused, and so is what is not known here: nothing is let through by default.
-//! Which statement let a caller do what is remembered ([`Policies::used`]), so that a test can hold what is granted
-//! against what is needed. Signatures themselves are not checked: the secret would be in the same process.
+//! Each function's process signs with an access key id of its own ([`access_key_id`]). Every request is turned into
+//! the actions and resources that AWS would ask about, and checked against the statements that the template gives
+//! that function. What no statement allows is refused, and so is what is not known here: nothing is let through by
+//! default. Which statement let a caller do what is remembered ([`Policies::used`]), so that a test can hold what
+//! is granted against what is needed. Signatures themselves are not checked: the secret would be in the same
+//! process.
 
 mod requests;
 #[cfg(test)]
@@ -42,12 +43,9 @@ pub type Authorizer = Arc<dyn Fn(&str, &Request<Bytes>) -> Result<(), Denied> + 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Denied {
-    /// Nobody has this key.
+    /// No function has this key.
     #[error("The security token included in the request is invalid: no function has the access key id {access_key_id}")]
-    UnknownKey {
-        /// The key.
-        access_key_id: String,
-    },
+    UnknownKey { access_key_id: String },
     /// No statement allows it, or one denies it.
     #[error(
         "User: arn:aws:sts::{ACCOUNT}:assumed-role/{caller} is not authorized to perform: {action} on resource: {resource} \
@@ -188,8 +186,9 @@ impl Policies {
         self.used.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// What the template grants functions in writing and is not in `used`; roles of services are not looked at. What SAM and AWS's managed policies add is the
-    /// services' own business: Lambda polls queues and streams, and writes logs and traces, without a call of the function's.
+    /// What the template grants functions in writing and is not in `used`; roles of services are not looked at.
+    /// What SAM and AWS's managed policies add is the services' own business: Lambda polls queues and streams, and
+    /// writes logs and traces, without a call of the function's.
     pub fn unused(&self, used: &BTreeSet<Used>) -> Vec<Unused> {
         let used: BTreeSet<_> = used
             .iter()
@@ -216,7 +215,8 @@ impl Policies {
         unused
     }
 
-    /// Whether a role may invoke a function: Scheduler asks before it fires. A qualifier at the end of the ARN does not count.
+    /// Whether a role may invoke a function: Scheduler asks before it fires. A qualifier at the end of the ARN does
+    /// not count.
     pub fn role_may_invoke(&self, role_arn: &str, function_arn: &str) -> bool {
         // arn:aws:lambda:region:account:function:name[:qualifier]
         let plain: Vec<&str> = function_arn.splitn(8, ':').take(7).collect();

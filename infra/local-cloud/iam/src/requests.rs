@@ -125,18 +125,7 @@ fn sqs(operation: &str, body: &Json) -> Option<Vec<Access>> {
         | "ListQueueTags"
         | "ListDeadLetterSourceQueues" => by_url()?,
         "CreateQueue" | "GetQueueUrl" => queue_arn(text(body, "QueueName")?),
-        "ListQueues" | "CancelMessageMoveTask" => "*".to_owned(),
-        "ListMessageMoveTasks" => text(body, "SourceArn")?.to_owned(),
-        "StartMessageMoveTask" => {
-            let source = text(body, "SourceArn")?;
-            for action in ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"] {
-                all.push(Access::new(action, source));
-            }
-            if let Some(destination) = text(body, "DestinationArn") {
-                all.push(Access::new("sqs:SendMessage", destination));
-            }
-            source.to_owned()
-        }
+        "ListQueues" => "*".to_owned(),
         _ => return None,
     };
     all.insert(0, Access::new(format!("sqs:{single}"), resource));
@@ -199,7 +188,7 @@ fn scheduler(request: &Request<Bytes>) -> Option<Vec<Access>> {
             let mut all =
                 vec![Access::new(format!("scheduler:{verb}Schedule"), arn(format!("schedule/{group}/{name}")))];
             if matches!(verb, "Create" | "Update") {
-                // Scheduler will act as this role: whoever hands it over must be allowed to.
+                // Scheduler will act as this role, so the caller must be allowed to pass it.
                 let mut pass = Access::new("iam:PassRole", text(body.get("Target")?, "RoleArn")?);
                 pass.context.push(("iam:PassedToService", "scheduler.amazonaws.com".to_owned()));
                 all.push(pass);

@@ -174,8 +174,6 @@ fn a_batch_of_messages_is_allowed_by_the_single_action() {
     );
     let other = json!({"QueueUrl": "http://elsewhere/000000000000/other"});
     assert_eq!(refused(send(), &call("sqs.SendMessage", other)), pair("sqs:SendMessage", format!("{QUEUES}:other")));
-    let move_task = call("sqs.StartMessageMoveTask", json!({"SourceArn": q}));
-    assert_eq!(refused(vec![allow(&["sqs:StartMessageMoveTask"], &[&q])], &move_task), pair("sqs:ReceiveMessage", &q));
 }
 
 #[test]

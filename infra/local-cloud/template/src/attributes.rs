@@ -65,12 +65,10 @@ pub(super) fn of(
             id.to_owned()
         }
         _ => match inert::find(kind) {
-            Some(inert) => {
-                match inert.attribute(attribute, &name()?, line, |key| property_at(scope, resource, key, depth))? {
-                    Some(value) => value,
-                    None => return unknown(resource, attribute, line),
-                }
-            }
+            Some(inert) => match inert.attribute(attribute, &name()?) {
+                Some(value) => value,
+                None => return unknown(resource, attribute, line),
+            },
             None => return unknown(resource, attribute, line),
         },
     };

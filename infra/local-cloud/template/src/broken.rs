@@ -315,7 +315,7 @@ fn functions() {
         ),
         (
             "      Events: {E: {Type: Schedule, Properties: {Schedule: every minute}}}\n",
-            "9: every minute is no schedule; write rate(1 minute), cron(0 12 * * ? *) or at(2030-01-01T00:00:00)",
+            "9: every minute is no schedule; write rate(1 minute) or at(2030-01-01T00:00:00)",
         ),
         (
             "      Events: {E: {Type: HttpApi, Properties: {Method: GTE, Path: /x}}}\n",

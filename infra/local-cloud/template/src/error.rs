@@ -10,7 +10,6 @@ pub enum TemplateError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
     /// Something in the template is wrong, or is not known here. The message ends with what to do.

@@ -1,15 +1,15 @@
 //! SAM templates, read as they are: the same file that is deployed describes the local cloud.
 //!
-//! [`read`] makes a [`model::Stack`] of a SAM template: parameters, conditions and intrinsic functions are carried out,
-//! `Globals` are applied, and what SAM adds by itself is added. Whatever it does not know (a resource type, a
-//! property, an intrinsic, a reference to nothing, a value of the wrong kind) is an error with the file and the line,
-//! never skipped. Types that knowingly do nothing on one machine are listed in `inert.rs` with the reason.
+//! [`read`] makes a [`model::Stack`] of a SAM template: parameters, conditions and intrinsic functions are carried
+//! out, `Globals` are applied, and what SAM adds by itself is added. Whatever it does not know (a resource type, a
+//! property, an intrinsic, a reference to nothing, a value of the wrong kind) is an error with the file and the
+//! line, never skipped. Types that knowingly do nothing on one machine are listed in `inert.rs` with the reason.
 //!
 //! Values that AWS makes up are the same at every start:
 //! - a resource without a name of its own is `STACK-LogicalId`, an API's id is its logical id in small letters;
-//! - a queue's URL is `http://sqs.us-east-1.localhost/000000000000/NAME`. Its host is never looked up: the SDK for Rust
-//!   sends the URL in the request's body and the request itself to the configured endpoint, so the engine goes by the
-//!   last part of the path;
+//! - a queue's URL is `http://sqs.us-east-1.localhost/000000000000/NAME`. Its host is never looked up: the SDK for
+//!   Rust sends the URL in the request's body and the request itself to the configured endpoint, so the engine goes
+//!   by the last part of the path;
 //! - a stream's ARN ends with [`STREAM_LABEL`].
 
 pub mod access;

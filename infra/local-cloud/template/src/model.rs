@@ -15,15 +15,12 @@ pub struct Stack {
     pub tables: Vec<Table>,
     /// SQS queues.
     pub queues: Vec<Queue>,
-    /// Secrets.
     pub secrets: Vec<Secret>,
     /// EventBridge Scheduler groups, by name.
     pub schedule_groups: Vec<String>,
     /// Roles that are not a function's own, such as the one Scheduler assumes.
     pub roles: Vec<Role>,
-    /// The HTTP API.
     pub http_api: Option<HttpApi>,
-    /// The WebSocket API.
     pub websocket_api: Option<WebSocketApi>,
     /// The template's outputs.
     pub outputs: BTreeMap<String, String>,
@@ -34,9 +31,7 @@ pub struct Stack {
 pub struct Function {
     /// Its logical id in the template.
     pub logical_id: String,
-    /// Its name.
     pub name: String,
-    /// Its ARN.
     pub arn: String,
     /// The name of the bootstrap's cargo binary.
     pub binary: String,
@@ -57,7 +52,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Whether somebody may mean this function by a name: its own, its logical id, or its binary's.
+    /// Whether `name` is the function's name, its logical id or its binary's name.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.name, &self.logical_id, &self.binary].into_iter().any(|known| known == name)
     }
@@ -90,7 +85,6 @@ pub enum EventSource {
 /// An SQS event source mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSource {
-    /// The queue's ARN.
     pub queue_arn: String,
     /// At most so many messages in one invocation.
     pub batch_size: u32,
@@ -121,7 +115,7 @@ pub struct StreamSource {
     pub bisect: bool,
     /// Whether the answer's `batchItemFailures` says where to go on.
     pub partial_responses: bool,
-    /// ARN of the queue that is told of a batch given up.
+    /// ARN of the queue that receives a record of a batch that was given up.
     pub on_failure: Option<String>,
 }
 
@@ -130,7 +124,7 @@ pub struct StreamSource {
 pub struct ScheduleSource {
     /// The schedule's name.
     pub name: String,
-    /// `rate(…)`, `cron(…)` or `at(…)`.
+    /// `rate(…)` or `at(…)`.
     pub expression: String,
     /// The event; `None` is what the service sends by itself.
     pub input: Option<String>,
@@ -145,11 +139,8 @@ pub struct ScheduleSource {
 /// A DynamoDB table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// Its logical id.
     pub logical_id: String,
-    /// Its name.
     pub name: String,
-    /// Its ARN.
     pub arn: String,
     /// The `CreateTable` request as JSON, as the service takes it.
     pub create: serde_json::Value,
@@ -162,11 +153,8 @@ pub struct Table {
 /// An SQS queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// Its logical id.
     pub logical_id: String,
-    /// Its name.
     pub name: String,
-    /// Its ARN.
     pub arn: String,
     /// Its URL, as functions get it.
     pub url: String,
@@ -177,9 +165,7 @@ pub struct Queue {
 /// A secret of Secrets Manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Secret {
-    /// Its logical id.
     pub logical_id: String,
-    /// Its name.
     pub name: String,
     /// Its full ARN.
     pub arn: String,
@@ -194,21 +180,18 @@ pub enum SecretValue {
     Text(String),
     /// `GenerateSecretString`: random letters and digits.
     Generated {
-        /// How many.
         length: u32,
         /// A JSON object and the key in it under which they are put.
         into: Option<(String, String)>,
     },
-    /// Nothing: somebody puts a value later.
+    /// No value yet.
     None,
 }
 
 /// A role that some service assumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Role {
-    /// Its logical id.
     pub logical_id: String,
-    /// Its ARN.
     pub arn: String,
     /// What it may do.
     pub statements: Vec<Statement>,
@@ -243,7 +226,6 @@ pub enum Origin {
 /// Allow or Deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Allow.
     Allow,
     /// Deny; wins over any Allow.
     Deny,
@@ -252,11 +234,9 @@ pub enum Effect {
 /// The HTTP API.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpApi {
-    /// Its logical id.
     pub logical_id: String,
     /// The stage, `$default` unless the template says otherwise.
     pub stage: String,
-    /// Routes.
     pub routes: Vec<Route>,
     /// JWT authorizers by name.
     pub authorizers: BTreeMap<String, JwtAuthorizer>,
@@ -333,9 +313,7 @@ pub struct Throttle {
 /// The WebSocket API.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WebSocketApi {
-    /// Its logical id.
     pub logical_id: String,
-    /// The stage.
     pub stage: String,
     /// The ARN prefix that `execute-api:ManageConnections` names: `arn:aws:execute-api:region:account:api-id`.
     pub execute_arn: String,

@@ -1,5 +1,5 @@
-//! Every name in a template must lead somewhere, also in what a condition leaves out: otherwise the template would break
-//! on the day on which the condition turns.
+//! Every name in a template must lead somewhere, also in what a condition leaves out: otherwise the template would
+//! break on the day on which the condition turns.
 
 use super::error::{Read, did_you_mean, wrong};
 use super::fields::text;

@@ -118,7 +118,7 @@ impl Roles {
         self.attached.get(role_name).cloned().unwrap_or_default()
     }
 
-    /// A role that a service is told to assume.
+    /// A role for a service to assume.
     pub(super) fn assumed_by(&self, service: &str, arn: &str, line: usize) -> Read<&Role> {
         let Some(found) = self.roles.iter().find(|known| known.role.arn == arn) else {
             return wrong(line, format!("the template has no role {arn}; write !GetAtt of one of its roles"));

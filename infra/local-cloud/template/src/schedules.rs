@@ -103,10 +103,7 @@ fn source(known: &Known, when: &Fields, what: &Fields, key: &str, enabled: bool,
     let expression = when.need_text(key)?;
     if !is_expression(expression) {
         let line = when.line_of(key);
-        return wrong(
-            line,
-            format!("{expression} is no schedule; write rate(1 minute), cron(0 12 * * ? *) or at(2030-01-01T00:00:00)"),
-        );
+        return wrong(line, format!("{expression} is no schedule; write rate(1 minute) or at(2030-01-01T00:00:00)"));
     }
     if when.text("ScheduleExpressionTimezone")?.is_some_and(|zone| zone != "UTC") {
         return wrong(
@@ -140,7 +137,6 @@ fn is_expression(expression: &str) -> bool {
             let unit = unit.strip_suffix('s').unwrap_or(unit);
             number.parse::<u32>().is_ok_and(|number| number > 0) && ["minute", "hour", "day"].contains(&unit)
         }
-        ("cron", words) => words.len() == 6,
         ("at", [time]) => time.parse::<jiff::civil::DateTime>().is_ok(),
         _ => false,
     }

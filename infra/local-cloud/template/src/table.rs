@@ -28,7 +28,8 @@ const TABLE: Shape = Shape::new(
         "Tags",
     ],
 )
-// One machine has no backups, no partitions to warm and no metrics of its own; resource policies are for other accounts.
+// One machine has no backups, no partitions to warm and no metrics of its own; resource policies are for other
+// accounts.
 .without_effect(&[
     "PointInTimeRecoverySpecification",
     "WarmThroughput",
@@ -117,8 +118,8 @@ fn create_request(name: &str, fields: &Fields) -> Read<Json> {
     Ok(Json::Object(create))
 }
 
-/// Makes every table once in a database that is thrown away: the engine is as strict as the service about keys without
-/// definitions, definitions without keys, throughput that does not go with the billing mode, and so on.
+/// Makes every table once in a database that is thrown away: the engine is as strict as the service about keys
+/// without definitions, definitions without keys, throughput that does not go with the billing mode, and so on.
 pub(super) fn check(scope: &Scope, tables: &[Table]) -> Read<()> {
     if tables.is_empty() {
         return Ok(());

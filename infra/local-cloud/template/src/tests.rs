@@ -32,7 +32,7 @@ fn functions_get_globals_names_and_environment() {
         ("ORDERS", "local-Orders"),
         ("QUEUE_URL", "http://sqs.us-east-1.localhost/000000000000/dev-orders"),
         ("STAGE", "dev"),
-        ("TEXT", "stream of arn:aws:dynamodb:us-east-1:000000000000:table/buy-Orders costs ${Price}"),
+        ("TEXT", "stream of arn:aws:dynamodb:us-east-1:000000000000:table/local-Orders costs ${Price}"),
     ];
     assert_eq!(buy.environment, expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     assert_eq!(function(&stack, "Consume").binary, "consume");
@@ -89,7 +89,7 @@ fn sources_say_when_a_function_is_invoked() {
             }),
             EventSource::Schedule(ScheduleSource {
                 name: "nightly".to_owned(),
-                expression: "cron(0 3 * * ? *)".to_owned(),
+                expression: "rate(1 day)".to_owned(),
                 input: None,
                 retries: 4,
                 dead_letter_queue: Some(letters.clone()),
@@ -122,7 +122,7 @@ fn statements_are_the_written_ones_and_those_that_sam_adds() {
     let written = buy.statements.iter().filter(|statement| matches!(statement.origin, Origin::Written(_))).count();
     assert_eq!(written, 5, "four of its own and one of the managed policy");
     let deny = buy.statements.iter().find(|statement| statement.effect == Effect::Deny).expect("a Deny");
-    assert_eq!(deny.resources, ["arn:aws:dynamodb:us-east-1:000000000000:table/buy-Orders/index/secret"]);
+    assert_eq!(deny.resources, ["arn:aws:dynamodb:us-east-1:000000000000:table/local-Orders/index/secret"]);
 
     let sam: Vec<&str> = function(&stack, "Consume")
         .statements
@@ -242,9 +242,8 @@ fn references_yield_what_aws_yields() {
     let outputs = fixture(&[]).outputs;
     for (name, value) in [
         ("Topic", "arn:aws:sns:us-east-1:000000000000:local-Topic"),
-        ("Setting", "hello"),
-        ("GroupArn", "arn:aws:scheduler:us-east-1:000000000000:schedule-group/buy-group"),
-        ("TickArn", "arn:aws:scheduler:us-east-1:000000000000:schedule/buy-group/tick"),
+        ("GroupArn", "arn:aws:scheduler:us-east-1:000000000000:schedule-group/local-group"),
+        ("TickArn", "arn:aws:scheduler:us-east-1:000000000000:schedule/local-group/tick"),
         ("Endpoint", "wss://sockets.execute-api.us-east-1.amazonaws.com"),
         ("StackId", "arn:aws:cloudformation:us-east-1:000000000000:stack/local/00000000-0000-4000-8000-000000000000"),
     ] {

@@ -64,8 +64,8 @@ pub(super) fn read(scope: &Scope, declared: &Declared) -> Read<Option<WebSocketA
             return wrong(route.line, format!("the route {} is there already; remove one of the two", route.key));
         }
     }
-    // How many messages AWS lets through is AWS's alone: here the limits are read, and nothing is held back. That a route
-    // with settings of its own is there is checked, as AWS does.
+    // How many messages AWS lets through is AWS's alone: here the limits are read, and nothing is held back. That a
+    // route with settings of its own is there is checked, as AWS does.
     if let Some(key) = stage.route_throttles.keys().find(|key| !api.routes.contains_key(*key)) {
         let hint = did_you_mean(key, api.routes.keys().map(String::as_str));
         return wrong(

@@ -1,5 +1,5 @@
-//! From a function's own process to the providers' sandbox and back: its settings from the secret, a payment started, paid on
-//! the sandbox, and the notice delivered and verified.
+//! From a function's own process to the providers' sandbox and back: its settings from the secret, a payment
+//! started, paid on the sandbox, and the notice delivered and verified.
 //!
 //! This test binary is its own bootstrap, as for the host's tests: a script starts it again with [`bootstrap`].
 

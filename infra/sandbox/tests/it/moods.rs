@@ -58,7 +58,7 @@ async fn a_slow_provider_never_answers_and_the_others_do() {
 }
 
 #[tokio::test]
-async fn faults_befall_calls_to_providers_as_any_other() {
+async fn faults_apply_to_calls_to_providers_as_to_any_other() {
     for (fault, done) in [
         (Fault::NotApplied(Loss::Io), false),
         (Fault::AppliedButLost(Loss::Timeout), true),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::dice::Dice;
 use testkit::http::{Answer, User};
+use testkit::rng::Rng;
 
 use crate::buyers::{Buyer, Buyers};
 use crate::client::Client;
@@ -43,8 +43,8 @@ enum Plan {
 }
 
 impl Plan {
-    fn draw(dice: &mut Dice) -> Self {
-        match dice.below(100) {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.below(100) {
             0..50 => Self::Pay,
             50..60 => Self::PayAndRefund,
             60..65 => Self::PayTwice,
@@ -63,15 +63,15 @@ struct Follower {
     buyer: Arc<Buyer>,
     user: User,
     order: String,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// Follows an order until the buyer's plan is carried out.
 pub(crate) async fn follow_order(buyers: Arc<Buyers>, buyer: Arc<Buyer>, order: String) {
     let Some(user) = buyer.user(&buyers.client).await.cloned() else { return };
-    let dice = buyer.dice(buyers.seed);
+    let rng = buyer.rng(buyers.seed);
     // A plan may end early because the API refuses a step. The final snapshot is checked either way.
-    let _ = Follower { buyers, buyer, user, order, dice }.carry_out_plan().await;
+    let _ = Follower { buyers, buyer, user, order, rng }.carry_out_plan().await;
 }
 
 impl Follower {
@@ -89,7 +89,7 @@ impl Follower {
 
     /// `None` when the plan ended early.
     async fn carry_out_plan(&mut self) -> Option<()> {
-        let plan = Plan::draw(&mut self.dice);
+        let plan = Plan::draw(&mut self.rng);
         if plan == Plan::Leave {
             self.acted("left");
             return None;
@@ -119,7 +119,7 @@ impl Follower {
             Plan::CancelAndPayLate => {
                 let payment = self.start(method).await?;
                 // The other half opens the link only after the cancel. At Alipay this starts the payment at that time.
-                if self.dice.chance(50) {
+                if self.rng.chance(50) {
                     self.open(&payment).await?;
                 }
                 self.cancel().await?;
@@ -144,17 +144,17 @@ impl Follower {
     async fn think(&mut self) {
         let window_ms = u64::from(self.buyers.options.payment_window) * 1_000;
         let most_ms = usize::try_from(window_ms / 2).unwrap_or(0);
-        let ms = u64::try_from(self.dice.below(most_ms)).unwrap_or(0);
+        let ms = u64::try_from(self.rng.below(most_ms)).unwrap_or(0);
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
     fn method(&mut self) -> &'static str {
-        METHODS.get(self.dice.below(METHODS.len())).copied().unwrap_or("wechat")
+        METHODS.get(self.rng.below(METHODS.len())).copied().unwrap_or("wechat")
     }
 
     fn method_other_than(&mut self, method: &str) -> &'static str {
         let others: Vec<&str> = METHODS.into_iter().filter(|other| *other != method).collect();
-        others.get(self.dice.below(others.len())).copied().unwrap_or("stripe")
+        others.get(self.rng.below(others.len())).copied().unwrap_or("stripe")
     }
 
     /// The status of the order. `None` if the API does not find it, which is unexpected once it was accepted.
@@ -175,7 +175,7 @@ impl Follower {
 
     /// Waits until the purchase has become an order. Half of the buyers buy again if that takes long.
     async fn wait_until_placed(&mut self) -> Option<String> {
-        let impatient = self.buyers.options.hurry || self.dice.chance(50);
+        let impatient = self.buyers.options.hurry || self.rng.chance(50);
         let mut since = Instant::now();
         for _ in 0..MAX_LOOKS {
             let status = self.look().await?;
@@ -258,7 +258,7 @@ impl Follower {
             self.acted(PAID);
             return Some(());
         }
-        if self.dice.chance(50) {
+        if self.rng.chance(50) {
             self.pay_late(payment).await?;
         }
         None

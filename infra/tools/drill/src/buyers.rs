@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use testkit::dice::Dice;
 use testkit::http::User;
+use testkit::rng::Rng;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
@@ -73,10 +73,10 @@ impl Buyer {
 
     /// Random choices for the buyer's next order. They depend only on the seed, the buyer's name and the number of
     /// orders before. Which buyer gets an order, and when, depends on the machine.
-    pub(crate) fn dice(&self, seed: u64) -> Dice {
+    pub(crate) fn rng(&self, seed: u64) -> Rng {
         let mut hasher = DefaultHasher::new();
         (&self.name, self.followed.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
-        Dice::new(seed ^ hasher.finish())
+        Rng::new(seed ^ hasher.finish())
     }
 
     /// The buyer with a token, which is requested once.
@@ -131,9 +131,9 @@ impl Buyers {
     /// Makes a purchase. Its random choices depend on its number and the seed. The buyer also depends on who has bought
     /// by then, which depends on the machine.
     async fn purchase(self: &Arc<Self>, number: u32) {
-        let mut dice = Dice::new(self.seed ^ (u64::from(number) << 20));
-        let buyer = self.choose_buyer(number, &mut dice);
-        let key = match dice.below(10) {
+        let mut rng = Rng::new(self.seed ^ (u64::from(number) << 20));
+        let buyer = self.choose_buyer(number, &mut rng);
+        let key = match rng.below(10) {
             0..=3 => Some(format!("{number}")),
             4..=5 => locked(&buyer.last_key).clone(),
             _ => None,
@@ -142,10 +142,10 @@ impl Buyers {
     }
 
     /// Three of four purchases come from a new buyer; the others from one who tried before, or has an order.
-    fn choose_buyer(&self, number: u32, dice: &mut Dice) -> Arc<Buyer> {
-        let again = match dice.below(8) {
-            0 => pick(&locked(&self.known), dice),
-            1 => pick(&locked(&self.with_order), dice),
+    fn choose_buyer(&self, number: u32, rng: &mut Rng) -> Arc<Buyer> {
+        let again = match rng.below(8) {
+            0 => pick(&locked(&self.known), rng),
+            1 => pick(&locked(&self.with_order), rng),
             _ => None,
         };
         again.unwrap_or_else(|| {
@@ -202,8 +202,8 @@ impl Buyers {
     }
 }
 
-fn pick(buyers: &[Arc<Buyer>], dice: &mut Dice) -> Option<Arc<Buyer>> {
-    buyers.get(dice.below(buyers.len())).cloned()
+fn pick(buyers: &[Arc<Buyer>], rng: &mut Rng) -> Option<Arc<Buyer>> {
+    buyers.get(rng.below(buyers.len())).cloned()
 }
 
 #[cfg(test)]

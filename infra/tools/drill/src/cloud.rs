@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use testkit::dice::Dice;
 use testkit::http::Api;
+use testkit::rng::Rng;
 use tokio::process::{Child, Command};
 
 use crate::{Options, Problem};
@@ -178,9 +178,9 @@ fn free_port() -> Result<u16, Problem> {
     let assigned_from: u16 = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);
     let room = usize::from(assigned_from.saturating_sub(FIRST));
     // Independent of the seed, because two drills with the same seed may run at the same time.
-    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut rng = Rng::new(u64::from(std::process::id()));
     for _ in 0..ATTEMPTS {
-        let port = u16::try_from(dice.below(room)).unwrap_or(0).saturating_add(FIRST);
+        let port = u16::try_from(rng.below(room)).unwrap_or(0).saturating_add(FIRST);
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }

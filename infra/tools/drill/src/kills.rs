@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 use tokio::sync::Mutex;
 
 use crate::cloud::Cloud;
@@ -27,13 +27,13 @@ const USUAL: Pace = Pace { shortest_ms: 100, longest_ms: 2_000, fewest: 6, most:
 const HURRIED: Pace = Pace { shortest_ms: 100, longest_ms: 800, fewest: 4, most: 6 };
 
 impl Pace {
-    fn gap(self, dice: &mut Dice) -> Duration {
-        let ms = self.shortest_ms + dice.below(self.longest_ms - self.shortest_ms + 1);
+    fn gap(self, rng: &mut Rng) -> Duration {
+        let ms = self.shortest_ms + rng.below(self.longest_ms - self.shortest_ms + 1);
         Duration::from_millis(u64::try_from(ms).unwrap_or(0))
     }
 
-    fn functions_first(self, dice: &mut Dice) -> usize {
-        self.fewest + dice.below(self.most - self.fewest + 1)
+    fn functions_first(self, rng: &mut Rng) -> usize {
+        self.fewest + rng.below(self.most - self.fewest + 1)
     }
 }
 
@@ -45,10 +45,10 @@ pub(crate) async fn kill_until_last_stretch(
     seed: u64,
 ) -> Result<(), Problem> {
     let pace = if options.hurry { HURRIED } else { USUAL };
-    let mut dice = Dice::new(seed);
-    let mut functions_left = pace.functions_first(&mut dice);
+    let mut rng = Rng::new(seed);
+    let mut functions_left = pace.functions_first(&mut rng);
     loop {
-        tokio::time::sleep(pace.gap(&mut dice)).await;
+        tokio::time::sleep(pace.gap(&mut rng)).await;
         if options.is_last_stretch(counts.begun(options.purchases)) {
             return Ok(());
         }
@@ -56,12 +56,12 @@ pub(crate) async fn kill_until_last_stretch(
         if functions_left == 0 {
             cloud.kill_and_restart().await?;
             counts.count(Kind::Kill, "local cloud");
-            functions_left = pace.functions_first(&mut dice);
+            functions_left = pace.functions_first(&mut rng);
             continue;
         }
         cloud.is_up()?;
         functions_left -= 1;
-        if let Some(process) = choose(&cloud.functions(), &mut dice)
+        if let Some(process) = choose(&cloud.functions(), &mut rng)
             && process.kill()
         {
             counts.count(Kind::Kill, &process.program);
@@ -71,9 +71,9 @@ pub(crate) async fn kill_until_last_stretch(
 
 /// Chooses a function first, and then one of its processes, so that functions with few processes are killed as often as
 /// those with many.
-fn choose(processes: &[Process], dice: &mut Dice) -> Option<Process> {
+fn choose(processes: &[Process], rng: &mut Rng) -> Option<Process> {
     let programs: BTreeSet<&str> = processes.iter().map(|process| process.program.as_str()).collect();
-    let program = programs.iter().nth(dice.below(programs.len()))?;
+    let program = programs.iter().nth(rng.below(programs.len()))?;
     let its: Vec<&Process> = processes.iter().filter(|process| process.program == **program).collect();
-    its.get(dice.below(its.len())).map(|process| (*process).clone())
+    its.get(rng.below(its.len())).map(|process| (*process).clone())
 }

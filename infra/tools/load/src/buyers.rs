@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use domain::ids::OrderId;
 use serde_json::{Value, json};
-use testkit::dice::Dice;
 use testkit::http::{Answer, NoAnswer, User};
+use testkit::rng::Rng;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -60,11 +60,11 @@ impl Buyers {
     pub(crate) async fn arrive(self: &Arc<Self>) {
         let room = Arc::new(Semaphore::new(usize::try_from(self.options.at_once).unwrap_or(1)));
         let mut tasks = JoinSet::new();
-        let mut dice = Dice::new(self.seed);
+        let mut rng = Rng::new(self.seed);
         let all = f64::from(self.options.buyers.max(1));
         for number in 0..self.options.buyers {
             // Arrivals are not evenly spaced, and are the same in each run with the same seed.
-            let jitter = f64::from(u32::try_from(dice.below(1_000)).unwrap_or(0)) / 1_000.0;
+            let jitter = f64::from(u32::try_from(rng.below(1_000)).unwrap_or(0)) / 1_000.0;
             let share = self.options.shape.when((f64::from(number) + jitter) / all);
             let planned = self.counts.began + self.options.duration().mul_f64(share);
             tokio::time::sleep_until(planned.into()).await;
@@ -81,7 +81,7 @@ impl Buyers {
 
     /// Runs one buyer. The latency of the first request counts from its planned time.
     async fn run_buyer(&self, number: u32, planned: Instant) {
-        let mut dice = Dice::new(self.seed ^ (u64::from(number) << 24));
+        let mut rng = Rng::new(self.seed ^ (u64::from(number) << 24));
         let Some(user) = usize::try_from(number).ok().and_then(|n| self.users.get(n)) else { return };
         {
             let mut counts = self.counts.lock();
@@ -90,14 +90,14 @@ impl Buyers {
             counts.late += u64::from(planned.elapsed() > Duration::from_millis(100));
         }
         let mut began = planned;
-        if dice.chance(self.options.looks) {
+        if rng.chance(self.options.looks) {
             let answer = send(user, "GET", &format!("/sales/{}", self.sale), "").await;
             self.counts.time(Route::Sale, began.elapsed());
             self.expect(answer, 200, "looking at the sale");
             began = Instant::now();
         }
         match self.buy_until_answered(user, number, began).await {
-            Purchase::Order(order) => self.follow_order(user, number, &order, &mut dice).await,
+            Purchase::Order(order) => self.follow_order(user, number, &order, &mut rng).await,
             Purchase::Unclear => self.counts.lock().unclear += 1,
             Purchase::SoldOut | Purchase::Refused => {}
         }
@@ -170,16 +170,16 @@ impl Buyers {
     }
 
     /// Follows an accepted order: perhaps buys again, waits until the order exists, and perhaps pays.
-    async fn follow_order(&self, user: &User, number: u32, order: &str, dice: &mut Dice) {
-        if dice.chance(self.options.repeats) {
+    async fn follow_order(&self, user: &User, number: u32, order: &str, rng: &mut Rng) {
+        if rng.chance(self.options.repeats) {
             self.buy_again(user, number, order).await;
         }
         let made = self.poll_until(user, order, true, |status| status != "QUEUED").await;
         if made.as_deref() != Some("PENDING_PAYMENT") {
             return;
         }
-        if dice.chance(self.options.pays()) {
-            let method = METHODS.get(dice.below(METHODS.len())).copied().unwrap_or("wechat");
+        if rng.chance(self.options.pays()) {
+            let method = METHODS.get(rng.below(METHODS.len())).copied().unwrap_or("wechat");
             self.pay(user, order, method).await;
         }
     }

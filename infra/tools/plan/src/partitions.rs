@@ -1,6 +1,6 @@
 //! A model of a DynamoDB table: each partition owns a range of hashes and has a limited throughput.
 
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 
 use crate::facts::{PARTITION_WRITES, SPLIT_AFTER_SECONDS};
 
@@ -25,7 +25,7 @@ pub struct Table {
 
 /// The hash of a key.
 pub fn hash(key: u64) -> u64 {
-    Dice::new(key).next_u64()
+    Rng::new(key).next_u64()
 }
 
 impl Table {

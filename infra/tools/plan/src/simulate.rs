@@ -9,7 +9,7 @@ use std::time::Duration;
 use domain::bucket::Segment;
 use figures::Latency;
 use flows::purchase::{BUCKETS_TRIED, LOOK_AFTER};
-use testkit::dice::Dice;
+use testkit::rng::Rng;
 
 use crate::design::{Design, Writes};
 use crate::facts::{
@@ -112,7 +112,7 @@ pub struct Simulation<'a> {
     design: Design,
     writes: Writes,
     capacity: Capacity,
-    dice: Dice,
+    rng: Rng,
     /// The requests that continue at each step.
     due: Vec<Vec<Request>>,
     claims: Table,
@@ -141,7 +141,7 @@ impl<'a> Simulation<'a> {
             design,
             writes,
             capacity,
-            dice: Dice::new(1),
+            rng: Rng::new(1),
             due: Vec::new(),
             claims: Table::warm(capacity.warm_writes),
             stock: Table::warm(capacity.warm_writes),
@@ -280,7 +280,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn first_hold(&mut self) -> Doing {
-        let roll = self.dice.roll();
+        let roll = self.rng.next_u64();
         Doing::Holds(self.units.guess(roll), 1)
     }
 
@@ -297,7 +297,7 @@ impl<'a> Simulation<'a> {
         }
         // The bucket is empty. The function writes the next one into the claim first, and after some attempts it reads
         // many buckets at once.
-        let roll = self.dice.roll();
+        let roll = self.rng.next_u64();
         let next = if tried < LOOK_AFTER { Some(self.units.guess(roll)) } else { self.units.look(roll) };
         self.outcome.writes += self.writes.claim;
         match next {
@@ -382,7 +382,7 @@ impl<'a> Simulation<'a> {
 
     /// A random number between 0 and 1.
     fn chance(&mut self) -> f64 {
-        figures::float(self.dice.roll() >> 12) / figures::float(1 << 52)
+        figures::float(self.rng.next_u64() >> 12) / figures::float(1 << 52)
     }
 
     /// Draws a time from a log-normal distribution with these percentiles.

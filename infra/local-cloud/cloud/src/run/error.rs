@@ -18,25 +18,14 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// Somebody listens on the port.
     #[error("port {0} is in use: stop what listens there, or choose another, as in PORT={next}", next = .0.checked_add(1).unwrap_or(3000))]
     PortInUse(u16),
     /// The port cannot be listened on.
     #[error("cannot listen on 127.0.0.1:{port}: {source}: choose another port, as in PORT=3000")]
-    Listen {
-        /// The port.
-        port: u16,
-        /// What the system said.
-        source: io::Error,
-    },
+    Listen { port: u16, source: io::Error },
     /// The data cannot be opened.
     #[error("data directory {directory}: {source}")]
-    Open {
-        /// The directory.
-        directory: String,
-        /// What is wrong.
-        source: OpenError,
-    },
+    Open { directory: String, source: OpenError },
     /// A resource of the template cannot be made.
     #[error("cannot make what the template declares: {0}; if it changed since the last run, start over with --fresh")]
     Provision(#[from] ProvisionError),

@@ -246,7 +246,7 @@ async fn listen(port: u16) -> Result<TcpListener, StartError> {
     })
 }
 
-/// The names of the functions that somebody means by a name.
+/// The functions that a name on the command line stands for.
 fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError> {
     let meant = |function: &&template::model::Function| name == "all" || function.is_called(name);
     let found: Vec<String> = stack.functions.iter().filter(meant).map(|function| function.name.clone()).collect();
@@ -262,7 +262,7 @@ fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: 
     let key = |function: &template::model::Function| {
         let key = AccessKey {
             id: iam::access_key_id(&function.name),
-            // Nobody verifies signatures here, but the SDK wants something to sign with.
+            // Signatures are not verified, but the SDK needs a secret to sign with.
             secret: "local".to_owned(),
             session_token: "local".to_owned(),
         };

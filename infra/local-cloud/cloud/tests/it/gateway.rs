@@ -350,7 +350,7 @@ async fn a_stop_lets_what_is_in_flight_end() {
     release.send(()).unwrap();
     assert_eq!(request.await.unwrap().unwrap().status(), 200);
     stop.await.unwrap();
-    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the port is closed");
 }
 
 /// A weather service that says what it was asked.

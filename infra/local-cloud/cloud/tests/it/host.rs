@@ -33,7 +33,7 @@ fn bootstrap() {
 async fn handle(behaviour: &str, event: LambdaEvent<Value>) -> Result<Value, Error> {
     match behaviour {
         "panics" => panic!("the shelf is empty"),
-        "fails" => Err("no such sale".into()),
+        "fails" => Err("no such order".into()),
         "hangs" => std::future::pending().await,
         "exits" => std::process::exit(3),
         "slow" => {
@@ -182,7 +182,7 @@ async fn a_panic_and_an_error_are_reported_and_the_environment_lives() {
     let fixture = start(vec![function("panics", "panics"), function("fails", "fails")]);
     for _ in 0..2 {
         assert_eq!(fixture.error("panics").await.message, "Lambda panicked: the shelf is empty");
-        assert_eq!(fixture.error("fails").await.message, "no such sale");
+        assert_eq!(fixture.error("fails").await.message, "no such order");
     }
     assert_eq!(fixture.host.counters().cold_starts, 2);
     assert_eq!(fixture.host.counters_of("panics").errors, 2);
@@ -371,7 +371,7 @@ async fn idle_environments_are_stopped() {
     assert_eq!(fixture.host.counters().cold_starts, 2);
 }
 
-/// What a bootstrap does when the host has been killed: its next call finds nobody, and it exits.
+/// What a bootstrap does when the host has been killed: its next call is refused, and it exits.
 #[tokio::test]
 async fn a_bootstrap_whose_runtime_api_goes_away_exits() {
     let directory = tempfile::tempdir().unwrap();

@@ -45,7 +45,7 @@ async fn the_sdks_own_requests_are_understood() {
     let queues = aws_sdk_sqs::Client::new(&config);
     queues.send_message().queue_url(&buy.environment["QUEUE_URL"]).message_body("x").send().await.expect("allowed");
     let elsewhere =
-        queues.send_message().queue_url("http://x/000000000000/buy-DeadLetters").message_body("x").send().await;
+        queues.send_message().queue_url("http://x/000000000000/local-DeadLetters").message_body("x").send().await;
     elsewhere.expect_err("refused");
 
     // When it makes a schedule in its group: yes; in another: no

@@ -76,7 +76,8 @@ async fn one_message_goes_to_one_of_many_pollers() {
     assert_eq!(received, 1);
 }
 
-/// One who waits is woken for a message, and the next in line for the next: time stands still, so nothing else wakes them.
+/// One who waits is woken for a message, and the next in line for the next: time stands still, so nothing else
+/// wakes them.
 #[tokio::test]
 async fn everybody_in_line_gets_a_message() {
     let (cloud, _) = driven();
@@ -226,7 +227,8 @@ async fn what_cannot_be_provisioned_is_named() {
     assert_eq!(error.to_string(), "queue orders: Invalid value for the parameter VisibilityTimeout.");
 }
 
-/// Not a benchmark: a floor, far under what the engine does (thousands), that catches a commit that waits for the disk.
+/// Not a benchmark: a floor, far under what the engine does (thousands), that catches a commit that waits for the
+/// disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sends_do_not_wait_for_the_disk() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Secrets Manager through the SDK: the template's secrets, who may read them, and what befalls a call.
+//! Secrets Manager through the SDK: the template's secrets, who may read them, and what can happen to a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn a_secret_is_read_by_its_name_and_by_its_arn() {
     assert!(old.into_service_error().is_resource_not_found_exception());
     let stage = client.get_secret_value().secret_id("keys").version_stage("AWSPREVIOUS").send().await;
     assert!(stage.expect_err("none").into_service_error().is_resource_not_found_exception());
-    let list = client.list_secrets().send().await.expect_err("not played");
+    let list = client.list_secrets().send().await.expect_err("not supported");
     assert_eq!(list.code(), Some("UnknownOperationException"));
     for (name, text) in [("", "x"), ("a b", "x"), ("keys", "")] {
         assert!(cloud.secrets.put(name, text).await.is_err(), "{name} {text}");
@@ -95,7 +95,7 @@ async fn a_function_reads_the_secrets_that_its_policy_names() {
 }
 
 #[tokio::test]
-async fn faults_befall_secrets_too() {
+async fn faults_apply_to_secrets_too() {
     let (cloud, _) = driven();
     cloud.secrets.put("keys", "one").await.expect("a secret");
     for fault in [Fault::Throttled, Fault::ServerError] {

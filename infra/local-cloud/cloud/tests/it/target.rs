@@ -77,8 +77,9 @@ impl Target {
         format!("at({})", at.strftime("%Y-%m-%dT%H:%M:%S"))
     }
 
-    /// Waits until schedules that are due have been delivered to their queues. In this process that is done here, with
-    /// the engine's own decisions; another implementation has a loop of its own, whose tick may take some seconds.
+    /// Waits until schedules that are due have been delivered to their queues. In this process that is done here,
+    /// with the engine's own decisions; another implementation has a loop of its own, whose tick may take some
+    /// seconds.
     pub(crate) async fn deliver_schedules(&self) {
         let Some(cloud) = &self.cloud else {
             tokio::time::sleep(Duration::from_secs(15)).await;

@@ -1,4 +1,4 @@
-//! The wire: what befalls calls between the SDK and the engines, and the record of them.
+//! The wire: faults between the SDK and the engines, and the record of them.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
@@ -102,7 +102,7 @@ async fn throttling_is_each_services_own() {
     assert!(scheduler.into_service_error().is_throttling_exception());
     let dynamodb = put(&Client::new(&config)).send().await.expect_err("throttled").into_service_error();
     assert!(dynamodb.is_provisioned_throughput_exceeded_exception());
-    // Three tries each, which take no time on a driven clock.
+    // Three attempts each, which take no time on a driven clock.
     assert_eq!(wire.calls().len(), 9);
 }
 

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 /// What a call cost, in DynamoDB's units. [`super::Cloud::call`] leaves it in the response's extensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Consumed {
-    /// Read units.
     pub read_units: f64,
     /// Write units, of the table and its indexes.
     pub write_units: f64,
@@ -16,15 +15,12 @@ pub struct Consumed {
 /// A service that the engines play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// DynamoDB.
     DynamoDb,
     /// DynamoDB Streams.
     DynamoDbStreams,
-    /// SQS.
     Sqs,
     /// EventBridge Scheduler.
     Scheduler,
-    /// Secrets Manager.
     SecretsManager,
     /// A service outside AWS that is called over the same wire ([`super::OutsideService`]).
     Outside,

@@ -1,4 +1,5 @@
-//! `cloud.db`: queues, messages, schedules, checkpoints, secrets and the tables of outside services, in one SQLite file.
+//! `cloud.db`: queues, messages, schedules, checkpoints, secrets and the tables of outside services, in one SQLite
+//! file.
 
 use std::path::Path;
 
@@ -35,13 +36,6 @@ CREATE TABLE IF NOT EXISTS messages (
     dead_from TEXT
 );
 CREATE INDEX IF NOT EXISTS messages_by_visibility ON messages (queue, visible_ms, id);
-CREATE TABLE IF NOT EXISTS moves (
-    id TEXT PRIMARY KEY,
-    source TEXT NOT NULL,
-    destination TEXT,
-    moved INTEGER NOT NULL,
-    started_ms INTEGER NOT NULL
-);
 CREATE TABLE IF NOT EXISTS schedule_groups (
     name TEXT PRIMARY KEY,
     created_ms INTEGER NOT NULL,
@@ -121,8 +115,8 @@ impl Database {
 }
 
 /// Write-ahead log with `synchronous = NORMAL`: every commit is handed to the operating system before it is answered,
-/// so the end of the process loses nothing; only the machine losing power may. The data directory is one process's (`data.rs`), so the file is
-/// locked once and not again for each call, which would be half of the system calls.
+/// so the end of the process loses nothing; only the machine losing power may. The data directory is one process's
+/// (`data.rs`), so the file is locked once and not again for each call, which would be half of the system calls.
 pub(crate) fn make_durable(connection: &Connection, file: &str) -> Result<(), OpenError> {
     let sqlite = |error| OpenError::from_sqlite(file, &error);
     let locking: String =

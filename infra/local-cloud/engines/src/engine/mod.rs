@@ -41,7 +41,6 @@ pub struct Cloud {
     pub clock: Clock,
     /// DynamoDB and its streams.
     pub dynamodb: DynamoDb,
-    /// SQS.
     pub sqs: Sqs,
     /// EventBridge Scheduler.
     pub scheduler: Scheduler,
@@ -69,7 +68,6 @@ pub enum OpenError {
     Corrupt {
         /// Its name in the data directory.
         file: String,
-        /// What SQLite said.
         reason: String,
     },
     /// The file cannot be opened or written.
@@ -77,7 +75,6 @@ pub enum OpenError {
     Unavailable {
         /// Its name in the data directory.
         file: String,
-        /// What the system said.
         reason: String,
     },
     /// The file opened, but not in the mode that makes answered writes durable.
@@ -115,7 +112,8 @@ impl Cloud {
         Self::open_with(dir, clock, "")
     }
 
-    /// [`Cloud::in_memory`], with further tables in the database for outside services: `CREATE … IF NOT EXISTS` statements.
+    /// [`Cloud::in_memory`], with further tables in the database for outside services: `CREATE … IF NOT EXISTS`
+    /// statements.
     pub fn in_memory_with(clock: Clock, tables: &str) -> Result<Self, OpenError> {
         Self::assemble(None, clock, tables)
     }
@@ -141,7 +139,8 @@ impl Cloud {
         })
     }
 
-    /// The same engines, with somebody who hears of every DynamoDB call: a second engine can be held against this one.
+    /// The same engines, with a listener for every DynamoDB call: a second engine can be compared with this
+    /// one.
     pub fn with_witness(mut self, hear: Box<Hear>) -> Self {
         self.witness = Some(Arc::new(Witness { turn: tokio::sync::Mutex::new(()), hear }));
         self

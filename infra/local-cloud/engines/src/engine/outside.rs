@@ -2,7 +2,8 @@
 //!
 //! The local cloud knows none of them. A program that needs one implements [`OutsideService`] and adds it with
 //! [`Cloud::with_outside`](super::Cloud::with_outside). From then on it is reached in process over the
-//! [`Wire`](crate::wire::Wire), where faults can be injected into its calls, and over HTTP below its path on the gateway.
+//! [`Wire`](crate::wire::Wire), where faults can be injected into its calls, and over HTTP below its path on the
+//! gateway.
 
 use std::any::Any;
 

@@ -14,7 +14,6 @@ pub enum ProvisionError {
     /// A table.
     #[error("table {name}: {source}")]
     Table {
-        /// Its name.
         name: String,
         /// What DynamoDB said.
         source: DynamoError,
@@ -25,7 +24,6 @@ pub enum ProvisionError {
     /// A queue.
     #[error("queue {name}: {source}")]
     Queue {
-        /// Its name.
         name: String,
         /// What SQS said.
         source: SqsError,
@@ -33,7 +31,6 @@ pub enum ProvisionError {
     /// A schedule group.
     #[error("schedule group {name}: {source}")]
     ScheduleGroup {
-        /// Its name.
         name: String,
         /// What Scheduler said.
         source: SchedulerError,
@@ -41,7 +38,6 @@ pub enum ProvisionError {
     /// A secret.
     #[error("secret {name}: {source}")]
     Secret {
-        /// Its name.
         name: String,
         /// What Secrets Manager said.
         source: SecretsError,
@@ -55,8 +51,8 @@ pub enum ProvisionError {
 const IN_PROCESS_URL: &str = "http://localhost";
 
 impl Cloud {
-    /// Makes the stack's tables, queues, schedule groups and secrets that are not there yet. Data is never reset; a queue
-    /// that is there takes over the attributes that the template now gives it.
+    /// Makes the stack's tables, queues, schedule groups and secrets that are not there yet. Data is never reset; a
+    /// queue that is there takes over the attributes that the template now gives it.
     ///
     /// Secrets that an outside service supplies hold its address in this process.
     pub async fn provision(&self, stack: &Stack) -> Result<(), ProvisionError> {

@@ -1,7 +1,7 @@
 //! Secrets Manager: text under a name, with versions of which the latest counts.
 //!
-//! A secret's full ARN ends with six characters that the service adds to the name, so that a policy for one secret is none for
-//! another of the same name later. Here they are made of the name: the same at every start.
+//! A secret's full ARN ends with six characters that the service adds to the name, so that a policy for one secret
+//! is none for another of the same name later. Here they are made of the name: the same at every start.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -32,11 +32,9 @@ pub struct Secrets {
 pub struct Secret {
     /// Its full ARN.
     pub arn: String,
-    /// Its name.
     pub name: String,
     /// The version of its value.
     pub version: String,
-    /// The value.
     pub value: String,
     /// When the value was put, in milliseconds since 1970.
     pub changed_ms: i64,
@@ -62,7 +60,7 @@ pub enum SecretsError {
     #[error("{0}")]
     Invalid(String),
     /// Something that this engine does not do.
-    #[error("{0} is not played here: GetSecretValue is")]
+    #[error("{0} is not supported here: GetSecretValue is")]
     UnknownOperation(String),
     /// The database refused, or the engine is gone.
     #[error("{0}")]

@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 use crate::engine::sqs::Sqs;
 use crate::engine::{OutsideCall, Service};
 
-/// A call, for whoever decides what befalls it.
+/// A call, as fault injection sees it.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which service.
     pub service: Service,
     /// Which operation, such as `UpdateItem`.
     pub operation: String,
@@ -38,7 +37,8 @@ impl Call {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The table, queue, schedule, secret or outside resource that the call names. A transaction or a batch gives its first table.
+    /// The table, queue, schedule, secret or outside resource that the call names. A transaction or a batch gives
+    /// its first table.
     pub fn resource(&self) -> Option<String> {
         match self.service {
             Service::Scheduler => self.path.rsplit_once('/').map(|(_, name)| name.to_owned()),
@@ -90,7 +90,7 @@ impl Loss {
     }
 }
 
-/// What befalls a call.
+/// What can happen to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -101,14 +101,16 @@ pub enum Fault {
     AppliedButLost(Loss),
     /// The service does what was asked; the caller sees its internal error.
     AppliedButServerError,
-    /// The service refuses for now: `ProvisionedThroughputExceededException`, `RequestThrottled`, `ThrottlingException`, 429.
+    /// The service refuses for now: `ProvisionedThroughputExceededException`, `RequestThrottled`,
+    /// `ThrottlingException`, 429.
     Throttled,
     /// The service fails without doing anything.
     ServerError,
     /// Another transaction has the item: `TransactionCanceledException` with that reason for the first action, or
     /// `TransactionConflictException`. For DynamoDB's writes; any other call is let through.
     TransactionConflict,
-    /// A read that is not strong is answered by a copy that is behind ([`crate::wire::Wire::with_replica`]). Any other call is let through.
+    /// A read that is not strong is answered by a copy that is behind ([`crate::wire::Wire::with_replica`]). Any
+    /// other call is let through.
     Stale,
     /// The caller sees a timeout, and the request arrives when [`crate::wire::Wire::arrive`] lets it.
     Late,

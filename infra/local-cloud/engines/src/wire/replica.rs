@@ -1,4 +1,5 @@
-//! A copy of the tables that is behind, as DynamoDB's own copies are: what a read that is not strong may be answered from.
+//! A copy of the tables that is behind, as DynamoDB's own copies are: what a read that is not strong may be
+//! answered from.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use super::Call;
 use crate::engine::{Cloud, Service};
 
-/// A copy that hears of every write, and does it when it is told to catch up. Copies of this handle share it.
+/// A copy that queues every write and applies it on [`Replica::catch_up`]. Copies of this handle share it.
 #[derive(Clone)]
 pub struct Replica {
     cloud: Cloud,

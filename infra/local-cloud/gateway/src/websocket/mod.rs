@@ -45,7 +45,7 @@ pub(super) struct WebSocketGateway {
     stopping: watch::Receiver<bool>,
 }
 
-/// A `$connect` that passed: what the client is told with the upgrade.
+/// A `$connect` that passed: what the upgrade response carries.
 struct Accepted {
     protocol: Option<HeaderValue>,
 }

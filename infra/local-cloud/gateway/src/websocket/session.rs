@@ -23,7 +23,7 @@ const MAX_IN_FLIGHT: usize = 32;
 /// A client that does not take a message within this is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a connection ended, as `$disconnect` is told.
+/// Why a connection ended, as the `$disconnect` event says.
 #[derive(Debug)]
 struct End {
     code: u16,

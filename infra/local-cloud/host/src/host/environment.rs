@@ -37,7 +37,7 @@ pub(super) async fn run(runner: Arc<Runner>, id: u64) {
     end(&runner, id, &reason);
 }
 
-/// The port first, then the process: it is told the port.
+/// Binds the port first, because the process needs it at its start.
 async fn start(runner: &Runner) -> std::io::Result<(TcpListener, Child)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
@@ -132,7 +132,7 @@ fn check_deadline(runner: &Runner, id: u64, now: Instant, child: &mut Child) -> 
     }
 }
 
-/// The environment is gone: whoever depended on it is told, and another one may be needed.
+/// The environment is gone: its invocation fails, and a replacement may be needed.
 fn end(runner: &Arc<Runner>, id: u64, reason: &FunctionError) {
     let ended = runner.pool().ended(id, reason.clone(), Instant::now());
     if let Some(current) = ended.current {

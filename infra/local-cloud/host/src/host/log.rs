@@ -1,4 +1,4 @@
-//! Each function's log: one file, bounded in size, and a live feed for whoever asks.
+//! Each function's log: one file, bounded in size, and a live feed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,8 @@ const LIVE_LINES: usize = 4096;
 /// A longer line is cut into several: CloudWatch's own limit for one event.
 const LONGEST_LINE_BYTES: usize = 256 * 1024;
 
-/// A function's log. When the file is full it becomes `FUNCTION.log.1`, replacing the one before, and a new one begins.
+/// A function's log. When the file is full it becomes `FUNCTION.log.1`, replacing the one before, and a new one
+/// begins.
 #[derive(Debug)]
 pub(super) struct FunctionLog {
     file: Mutex<RotatingFile>,
@@ -97,7 +98,7 @@ impl RotatingFile {
             return Ok(());
         }
         match std::fs::rename(&self.path, self.path.with_extension("log.1")) {
-            // Somebody deleted it: a new one begins all the same.
+            // The file was deleted: a new one begins.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -50,7 +50,7 @@ pub struct HostConfig {
     pub logs_dir: PathBuf,
     /// Bounds.
     pub limits: HostLimits,
-    /// The time that functions are told.
+    /// The time that functions see.
     pub clock: Clock,
 }
 
@@ -119,7 +119,6 @@ pub enum HostError {
     Logs {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
         error: std::io::Error,
     },
 }

@@ -59,10 +59,9 @@ pub(super) enum Submitted {
     Broken(FunctionError),
 }
 
-/// What an environment that asks for work is told.
+/// The answer to an environment that asks for work.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Run this.
     Run(Delivery),
     /// Wait for this.
     Park(oneshot::Receiver<Delivery>),
@@ -82,7 +81,7 @@ pub(super) enum Deadline {
 pub(super) struct Ended {
     /// The invocation it was running.
     pub(super) current: Option<Current>,
-    /// Invocations that waited for it in vain.
+    /// Invocations that waited for it without success.
     pub(super) failed: Vec<Invocation>,
     /// Why it never asked for work, if it did not.
     pub(super) start_failure: Option<FunctionError>,

@@ -26,7 +26,7 @@ const PREFIX: &str = "/2018-06-01/runtime/";
 
 /// Serves one connection of an environment until either side closes it.
 pub(super) async fn serve(stream: TcpStream, runner: Arc<Runner>, environment: u64) {
-    // An answer is small and somebody waits for it.
+    // An answer is small, and its caller waits for it.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let runner = Arc::clone(&runner);

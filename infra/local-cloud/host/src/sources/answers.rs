@@ -6,7 +6,6 @@ use serde_json::Value;
 /// Which part of a batch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failures {
-    /// None.
     None,
     /// These, by their identifiers.
     Some(Vec<String>),
@@ -16,8 +15,8 @@ pub enum Failures {
 
 /// Reads a partial batch response. `ids` are the batch's identifiers: message ids or sequence numbers.
 ///
-/// No answer, `null`, and a missing, `null` or empty list mean success. An identifier that is empty, missing or not in
-/// the batch means that all failed.
+/// No answer, `null`, and a missing, `null` or empty list mean success. An identifier that is empty, missing or not
+/// in the batch means that all failed.
 pub fn failures(answer: &[u8], ids: &[&str]) -> Failures {
     #[derive(Deserialize)]
     struct Answer {

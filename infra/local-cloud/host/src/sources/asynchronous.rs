@@ -1,9 +1,9 @@
 //! Asynchronous invocation: an event that was accepted is kept until the function has answered it or it is given up.
 //!
-//! Each function has a queue of its own in the SQS engine, so accepted events survive a crash and a slow function does
-//! not hold up another. The event is the message's body; what is known about it travels in the attributes. A try that
-//! failed becomes a new, delayed message before the old one goes: a crash between the two runs the event twice, never
-//! not at all, which is what Lambda promises as well.
+//! Each function has a queue of its own in the SQS engine, so accepted events survive a crash and a slow function
+//! does not hold up another. The event is the message's body; what is known about it travels in the attributes. A
+//! try that failed becomes a new, delayed message before the old one goes: a crash between the two runs the event
+//! twice, never not at all, which is what Lambda promises as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -75,9 +75,9 @@ pub enum AcceptError {
 struct Progress {
     request_id: String,
     accepted_ms: i64,
-    /// Tries that ended in a function error.
+    /// Attempts that ended in a function error.
     errors: u32,
-    /// Tries that were throttled.
+    /// Attempts that were throttled.
     throttles: u32,
     last_error: Option<FunctionError>,
 }
@@ -212,7 +212,7 @@ impl Asynchronous {
         self.sqs.delete(&queue_of(function), &message.receipt_handle).await
     }
 
-    /// Tells whoever the function's configuration names.
+    /// Notifies the destination that the function's configuration names.
     async fn give_up(
         &self,
         destination: &Destination,

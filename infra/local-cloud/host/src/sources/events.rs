@@ -91,7 +91,6 @@ pub fn fill_context(
 pub enum GivenUp {
     /// It failed once more than it may be tried again.
     RetriesExhausted,
-    /// It is too old.
     TooOld,
 }
 
@@ -132,9 +131,7 @@ pub fn failure_record(
 /// A stream's batch that was given up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamBatch {
-    /// The stream's ARN.
     pub stream_arn: String,
-    /// The shard.
     pub shard_id: String,
     /// The first record's sequence number.
     pub first_sequence: String,

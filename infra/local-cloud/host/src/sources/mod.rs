@@ -1,7 +1,7 @@
 //! What invokes functions by itself: queues, streams, schedules, and accepted asynchronous events.
 //!
 //! Each has one deterministic step, `poll_once`, for tests that drive the clock, and `run`, which makes such steps
-//! until it is told to stop.
+//! until it is stopped.
 
 pub mod answers;
 pub mod asynchronous;
@@ -51,7 +51,6 @@ pub enum SourcesError {
     Filter {
         /// The function's name.
         function: String,
-        /// What is wrong.
         source: FilterError,
     },
     /// A mapping reads a stream that its table does not have.

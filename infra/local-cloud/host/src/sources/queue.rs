@@ -14,8 +14,8 @@ use crate::engine::sqs::{Receive, Received, Sqs, SqsError};
 use crate::invoke::{Invoker, Outcome};
 use crate::template::model::QueueSource;
 
-/// Invocations at once, if the mapping allows so many. Lambda starts with five as well, and adds more while a queue grows; here more of them would share the
-/// same processors, and each would have fewer messages.
+/// Invocations at once, if the mapping allows so many. Lambda starts with five as well, and adds more while a queue
+/// grows; here more of them would share the same processors, and each would have fewer messages.
 const AT_ONCE: u32 = 5;
 /// When every environment is busy, messages are back in sight after this.
 const THROTTLED_VISIBILITY_S: i64 = 1;
@@ -181,7 +181,7 @@ impl QueueConsumer {
         Ok(())
     }
 
-    /// Nobody has looked at these: back in sight soon, not after the whole visibility timeout.
+    /// These were not processed: they become visible soon, not after the whole visibility timeout.
     async fn give_back(&self, piece: &[Received]) -> Result<(), SqsError> {
         for message in piece {
             match self.sqs.change_visibility(&self.queue, &message.receipt_handle, THROTTLED_VISIBILITY_S).await {

@@ -1,8 +1,8 @@
 //! A DynamoDB stream's event source mapping: a table's changes to a function, in order, one batch at a time.
 //!
-//! How far the function has come is kept by the engine after every batch, so it goes on there after a restart. A batch
-//! that fails holds up the ones after it until it succeeds, is given up, or its records expire: that is what keeps the
-//! order.
+//! How far the function has come is kept by the engine after every batch, so it goes on there after a restart. A
+//! batch that fails holds up the ones after it until it succeeds, is given up, or its records expire: that is what
+//! keeps the order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct StreamConsumer {
     stream_arn: String,
     source: StreamSource,
     filter: Filter,
-    /// How far it is, once that was read: nobody else moves it, so it is read once.
+    /// The checkpoint, once it was read. No other consumer moves it, so it is read once.
     position: Arc<Mutex<Option<Position>>>,
     trouble: Arc<Mutex<Trouble>>,
 }
@@ -52,7 +52,7 @@ struct Trouble {
     first: Option<SequenceNumber>,
     /// Failures that count against the mapping's retries.
     failures: u32,
-    /// Invocations in vain, throttled ones included.
+    /// Failed invocations, throttled ones included.
     tries: u32,
     not_before_ms: i64,
     /// While a batch is being bisected: at most so many records, up to and with this one.
@@ -180,8 +180,8 @@ impl StreamConsumer {
         }
     }
 
-    /// The function is done with what comes before `lowest`. The rest is tried again, smaller if it is to be bisected,
-    /// or given up.
+    /// The function is done with what comes before `lowest`. The rest is tried again, smaller if it is to be
+    /// bisected, or given up.
     async fn failed(
         &self,
         records: &[StreamRecord],

@@ -15,9 +15,9 @@ use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
 use seckill_run::{LocalShop, Options as CloudOptions};
 use serde_json::{Value, json};
-use testkit::dice::Dice;
 use testkit::http::{Api, User};
 use testkit::progress;
+use testkit::rng::Rng;
 use tokio::signal::unix::{SignalKind, signal};
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -129,12 +129,12 @@ async fn play(base_url: &str, options: &Options) -> Result<(), Problem> {
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     let mut tasks = tokio::task::JoinSet::new();
     for (number, buyer) in (0_u32..).zip(buyers) {
-        let mut dice = Dice::new(u64::from(number));
-        let arrival_ms = arrival_ms(&mut dice, options.seconds);
+        let mut rng = Rng::new(u64::from(number));
+        let arrival_ms = arrival_ms(&mut rng, options.seconds);
         let (sale, seen) = (sale.clone(), Arc::clone(&seen));
         tasks.spawn(async move {
             tokio::time::sleep(Duration::from_millis(arrival_ms)).await;
-            run_buyer(&buyer, &sale, &mut dice, &seen).await;
+            run_buyer(&buyer, &sale, &mut rng, &seen).await;
         });
     }
     while tasks.join_next().await.is_some() {}
@@ -197,15 +197,15 @@ fn timestamp(ms: i64) -> Result<String, Problem> {
 }
 
 /// Half of the buyers arrive in the first tenth of the time.
-fn arrival_ms(dice: &mut Dice, seconds: u32) -> u64 {
+fn arrival_ms(rng: &mut Rng, seconds: u32) -> u64 {
     let all_ms = u64::from(seconds) * 1_000;
-    let within_ms = if dice.below(2) == 0 { all_ms / 10 } else { all_ms };
-    u64::try_from(dice.below(usize::try_from(within_ms.max(1)).unwrap_or(1))).unwrap_or(0)
+    let within_ms = if rng.below(2) == 0 { all_ms / 10 } else { all_ms };
+    u64::try_from(rng.below(usize::try_from(within_ms.max(1)).unwrap_or(1))).unwrap_or(0)
 }
 
 /// Runs one buyer from the purchase to the end of the order.
-async fn run_buyer(buyer: &User, sale: &str, dice: &mut Dice, seen: &Counts) {
-    let item = if dice.below(3) == 0 { "watch" } else { "phone" };
+async fn run_buyer(buyer: &User, sale: &str, rng: &mut Rng, seen: &Counts) {
+    let item = if rng.below(3) == 0 { "watch" } else { "phone" };
     let purchase = json!({ "saleId": sale, "itemId": item, "quantity": 1 });
     seen.arrived.fetch_add(1, Ordering::Relaxed);
     let order = loop {
@@ -219,7 +219,7 @@ async fn run_buyer(buyer: &User, sale: &str, dice: &mut Dice, seen: &Counts) {
             // One buyer of three tries again after a while, as people do.
             (_, "SOLD_OUT") => {
                 seen.sold_out.fetch_add(1, Ordering::Relaxed);
-                if dice.below(3) > 0 {
+                if rng.below(3) > 0 {
                     return;
                 }
                 tokio::time::sleep(Duration::from_secs(3)).await;
@@ -228,9 +228,9 @@ async fn run_buyer(buyer: &User, sale: &str, dice: &mut Dice, seen: &Counts) {
         }
     };
     seen.accepted.fetch_add(1, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_millis(u64::try_from(500 + dice.below(8_000)).unwrap_or(500))).await;
-    match dice.below(100) {
-        0..70 => pay(buyer, &order, dice, seen).await,
+    tokio::time::sleep(Duration::from_millis(u64::try_from(500 + rng.below(8_000)).unwrap_or(500))).await;
+    match rng.below(100) {
+        0..70 => pay(buyer, &order, rng, seen).await,
         70..85 => cancel(buyer, &order, seen).await,
         _ => {}
     }
@@ -242,8 +242,8 @@ async fn cancel(buyer: &User, order: &str, seen: &Counts) {
     }
 }
 
-async fn pay(buyer: &User, order: &str, dice: &mut Dice, seen: &Counts) {
-    let method = ["alipay", "wechat", "stripe"].get(dice.below(3)).copied().unwrap_or("wechat");
+async fn pay(buyer: &User, order: &str, rng: &mut Rng, seen: &Counts) {
+    let method = ["alipay", "wechat", "stripe"].get(rng.below(3)).copied().unwrap_or("wechat");
     let started = buyer.post(&format!("/orders/{order}/payments"), &json!({ "method": method })).await;
     let payment = text(&started.body, "paymentId");
     if payment.is_empty() {
@@ -254,7 +254,7 @@ async fn pay(buyer: &User, order: &str, dice: &mut Dice, seen: &Counts) {
         return;
     }
     seen.paid.fetch_add(1, Ordering::Relaxed);
-    if dice.below(20) == 0 {
+    if rng.below(20) == 0 {
         tokio::time::sleep(Duration::from_secs(5)).await;
         if buyer.post(&format!("/orders/{order}/refund"), &json!({})).await.status < 300 {
             seen.refunded.fetch_add(1, Ordering::Relaxed);

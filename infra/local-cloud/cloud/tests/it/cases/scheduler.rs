@@ -150,11 +150,11 @@ async fn a_schedule_is_given_back_as_it_was_made() {
     let target = Target::open();
     let (_, arn) = target.inbox().await;
     let name = target.name("order");
-    let request = target.schedule(&name, "cron(0 20 * * ? *)", &arn).schedule_expression_timezone("Asia/Shanghai");
+    let request = target.schedule(&name, "at(2030-01-01T20:00:00)", &arn).schedule_expression_timezone("Asia/Shanghai");
     let made = request.description("closes an order").send().await.expect("a schedule");
     let found = target.scheduler.get_schedule().name(&name).send().await.expect("the schedule");
     assert_eq!(found.arn(), Some(made.schedule_arn()));
-    assert_eq!(found.schedule_expression(), Some("cron(0 20 * * ? *)"));
+    assert_eq!(found.schedule_expression(), Some("at(2030-01-01T20:00:00)"));
     assert_eq!(found.schedule_expression_timezone(), Some("Asia/Shanghai"));
     assert_eq!((found.group_name(), found.state()), (Some("default"), Some(&ScheduleState::Enabled)));
     assert_eq!(found.description(), Some("closes an order"));

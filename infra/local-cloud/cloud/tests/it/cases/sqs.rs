@@ -150,24 +150,6 @@ async fn a_message_received_too_often_goes_to_the_dead_letter_queue() {
 }
 
 #[tokio::test]
-async fn dead_letters_can_be_moved_back() {
-    let target = Target::open();
-    let (url, dead) = target.queue_with_dead_letters(1).await;
-    target.send(&url, "poison").await;
-    target.receive_one(&url).await;
-    target.pass(SECOND + SECOND / 2).await;
-    assert_eq!(target.receive(&url).await, []);
-
-    let arn = target.attribute(&dead, "QueueArn").await;
-    target.sqs.start_message_move_task().source_arn(&arn).send().await.expect("a move");
-    target.pass(SECOND).await;
-    assert_eq!(target.receive_one(&url).await.body(), Some("poison"));
-    let tasks = target.sqs.list_message_move_tasks().source_arn(&arn).send().await.expect("a list");
-    let moved: Vec<i64> = tasks.results().iter().map(|task| task.approximate_number_of_messages_moved()).collect();
-    assert_eq!(moved, [1]);
-}
-
-#[tokio::test]
 async fn each_entry_of_a_sent_batch_has_an_answer_of_its_own() {
     let target = Target::open();
     let url = target.queue("orders", &[]).await;

@@ -1,8 +1,9 @@
 //! DynamoDB and its streams: the engine is the crate `dynoxide-rs`, owned by one worker, on the local cloud's clock.
 //!
-//! What it does not do by itself is done here: expired items go when [`DynamoDb::sweep_ttl`] is called, stream records
-//! go after a day, client tokens of transactions are remembered for ten minutes of our clock (in memory: a restart
-//! forgets them). It never throttles and never reports a transaction conflict; [`crate::wire`] injects those.
+//! What it does not do by itself is done here: expired items go when [`DynamoDb::sweep_ttl`] is called, stream
+//! records go after a day, client tokens of transactions are remembered for ten minutes of our clock (in memory: a
+//! restart forgets them). It never throttles and never reports a transaction conflict; [`crate::wire`] injects
+//! those.
 
 mod operations;
 mod shape;
@@ -65,7 +66,6 @@ pub enum DynamoError {
     Refused {
         /// Such as `ResourceNotFoundException`.
         code: String,
-        /// What it said.
         message: String,
     },
     /// The engine is gone.
@@ -135,15 +135,16 @@ impl DynamoDb {
         self.written.subscribe()
     }
 
-    /// Whether the table that a `CreateTable` request names has the keys, the indexes and the stream that it asks for;
-    /// `None` if there is no such table.
+    /// Whether the table that a `CreateTable` request names has the keys, the indexes and the stream that it asks
+    /// for; `None` if there is no such table.
     pub(crate) async fn fits(&self, request: &serde_json::Value) -> Result<Option<bool>, DynamoError> {
         let table = request.get("TableName").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         let kept = self.worker.run(move |engine| engine.storage.get_table_metadata(&table)).await??;
         Ok(kept.map(|kept| TableShape::kept(&kept) == TableShape::asked(request)))
     }
 
-    /// Everything in a table, each row as DynamoDB's JSON under its key, for whoever watches from outside: a client asks by `Scan`.
+    /// Everything in a table, each row as DynamoDB's JSON under its key, for whoever watches from outside: a client
+    /// asks by `Scan`.
     pub async fn rows(&self, table: &str) -> Result<BTreeMap<(String, String), String>, DynamoError> {
         let table = table.to_owned();
         let rows = self.worker.run(move |engine| engine.storage.scan_items(&table, &ScanParams::default())).await??;

@@ -12,7 +12,7 @@ const EARLIEST_START_MS: i64 = 300_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Definition {
-    /// `at(…)`, `rate(…)` or `cron(…)`.
+    /// `at(…)` or `rate(…)`.
     pub schedule_expression: String,
     /// An IANA zone; UTC if absent.
     #[serde(skip_serializing_if = "Option::is_none")]

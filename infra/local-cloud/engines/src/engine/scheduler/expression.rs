@@ -1,13 +1,11 @@
-//! When a schedule fires: `at(…)`, `rate(…)` and `cron(…)` in a time zone.
+//! When a schedule fires: `at(…)` in a time zone, and `rate(…)`. `cron(…)` is not supported.
 
 use std::path::Path;
 
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::SchedulerError;
-use super::cron::Cron;
 
 /// An expression, taken apart.
 #[derive(Clone, Debug)]
@@ -16,8 +14,6 @@ pub(super) enum Expression {
     At(i64),
     /// Every so many milliseconds, from the schedule's start on.
     Rate(i64),
-    /// At the times of a calendar.
-    Cron(Box<Cron>, TimeZone),
 }
 
 impl Expression {
@@ -37,7 +33,6 @@ impl Expression {
                 Ok(Self::At(at.as_millisecond()))
             }
             "rate" => parse_rate(inside).map(Self::Rate).ok_or_else(invalid),
-            "cron" => Cron::parse(inside).map(|cron| Self::Cron(Box::new(cron), zone)).ok_or_else(invalid),
             _ => Err(invalid()),
         }
     }
@@ -57,18 +52,6 @@ impl Expression {
                 }
                 let passed = after_ms.saturating_sub(anchor_ms).checked_div(*every_ms)?;
                 passed.checked_add(1)?.checked_mul(*every_ms)?.checked_add(anchor_ms)
-            }
-            Self::Cron(cron, zone) => {
-                let after = Timestamp::from_millisecond(after_ms).ok()?;
-                let local = zone.to_datetime(after);
-                // A time that the clocks jump over in spring does not exist, and is left out, as AWS does; one that
-                // they go through twice in autumn is taken the first time.
-                let instant = |at: DateTime| {
-                    let at = zone.to_ambiguous_timestamp(at);
-                    if matches!(at.offset(), jiff::tz::AmbiguousOffset::Gap { .. }) { None } else { at.earlier().ok() }
-                };
-                let next = cron.next(local, |at| instant(at).is_some_and(|at| at > after))?;
-                instant(next).map(|at| at.as_millisecond())
             }
         }
     }
@@ -113,6 +96,8 @@ fn find_zone(name: &str) -> Result<TimeZone, SchedulerError> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn ms(text: &str) -> i64 {
@@ -131,15 +116,6 @@ mod tests {
     fn a_time_is_in_the_named_zone() {
         let at = Expression::parse("at(2026-11-16T20:00:00)", Some("Asia/Shanghai")).expect("a time");
         assert_eq!(at.first_from(0, 0), Some(ms("2026-11-16T12:00:00Z")));
-        let cron = Expression::parse("cron(0 20 * * ? *)", Some("Asia/Shanghai")).expect("a cron");
-        assert_eq!(cron.next_after(0, ms("2026-11-16T12:00:00Z")), Some(ms("2026-11-17T12:00:00Z")));
-    }
-
-    #[test]
-    fn a_time_that_the_clocks_jump_over_is_left_out() {
-        // 8 March 2026, 02:30 does not exist in New York.
-        let cron = Expression::parse("cron(30 2 * * ? *)", Some("America/New_York")).expect("a cron");
-        assert_eq!(cron.next_after(0, ms("2026-03-07T12:00:00Z")), Some(ms("2026-03-09T06:30:00Z")));
     }
 
     #[test]
@@ -152,7 +128,7 @@ mod tests {
             "rate(0 minutes)",
             "rate(5 seconds)",
             "rate(5)",
-            "cron(0 8 * * *)",
+            "cron(0 8 * * ? *)",
             "every(5 minutes)",
             "at 5",
         ] {

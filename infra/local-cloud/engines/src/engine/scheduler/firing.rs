@@ -59,8 +59,8 @@ impl Scheduler {
     }
 
     /// Marks a firing as done with, delivered or given up: a schedule that is complete goes or stays as its
-    /// `ActionAfterCompletion` says, a recurring one gets its next time. A schedule that was changed or deleted since it
-    /// was handed out is left alone.
+    /// `ActionAfterCompletion` says, a recurring one gets its next time. A schedule that was changed or deleted
+    /// since it was handed out is left alone.
     pub async fn fired(&self, firing: &Firing) -> Result<(), SchedulerError> {
         let (firing_copy, now_ms) = (firing.clone(), self.clock.now_ms());
         let marked = self.database.transaction(move |db| mark_fired(db, &firing_copy, now_ms)).await;

@@ -7,7 +7,6 @@ use super::{DEFAULT_GROUP, Scheduler, SchedulerError, definition};
 /// A schedule group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Its name.
     pub name: String,
     /// When it was made, in milliseconds since 1970.
     pub created_ms: i64,

@@ -1,10 +1,9 @@
 //! EventBridge Scheduler: schedules and groups, and which of them are due.
 //!
-//! This engine decides when a schedule fires; calling its target is the firing loop's business. A firing is handed out
-//! by [`Scheduler::due`] and stays due in the database until [`Scheduler::fired`]: a crash between the two fires again
-//! rather than never.
+//! This engine decides when a schedule fires; calling its target is the firing loop's business. A firing is handed
+//! out by [`Scheduler::due`] and stays due in the database until [`Scheduler::fired`]: a crash between the two
+//! fires again rather than never.
 
-mod cron;
 mod definition;
 mod error;
 mod expression;
@@ -44,9 +43,7 @@ pub struct Scheduler {
 /// A schedule that is there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Its group.
     pub group: String,
-    /// Its name.
     pub name: String,
     /// What it says.
     pub definition: Definition,
@@ -190,8 +187,8 @@ impl Scheduler {
     }
 }
 
-/// AWS refuses a one-time schedule whose time has passed. (A schedule that is due while this engine is down is another
-/// matter: it fires late.)
+/// AWS refuses a one-time schedule whose time has passed. (A schedule that is due while this engine is down is
+/// another matter: it fires late.)
 fn check_not_past(definition: &Definition, expression: &Expression, now_ms: i64) -> Result<(), SchedulerError> {
     match expression {
         Expression::At(at_ms) if *at_ms < now_ms => Err(SchedulerError::Validation(format!(

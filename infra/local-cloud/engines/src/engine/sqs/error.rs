@@ -62,9 +62,6 @@ pub enum SqsError {
     /// A queue can be purged once in 60 seconds.
     #[error("Only one PurgeQueue operation on {0} is allowed every 60 seconds.")]
     PurgeQueueInProgress(String),
-    /// The resource of a message move is not one.
-    #[error("{0}")]
-    ResourceNotFound(String),
     /// What this engine, or SQS, does not do.
     #[error("{0}")]
     UnsupportedOperation(String),
@@ -105,7 +102,6 @@ impl SqsError {
             Self::BatchRequestTooLong(_) => "BatchRequestTooLong",
             Self::OverLimit => "OverLimit",
             Self::PurgeQueueInProgress(_) => "PurgeQueueInProgress",
-            Self::ResourceNotFound(_) => "ResourceNotFoundException",
             Self::UnsupportedOperation(_) => "UnsupportedOperation",
             Self::Internal(_) => "InternalError",
         }

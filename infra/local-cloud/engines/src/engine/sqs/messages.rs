@@ -100,7 +100,8 @@ fn check(queue: &Queue, message: &Outgoing) -> Result<(), SqsError> {
 }
 
 /// Takes up to `max` visible messages out of sight for `visibility_s`. A message past its retention is dropped; one
-/// that was received as often as the redrive policy allows goes to the dead-letter queue instead, whose name is given.
+/// that was received as often as the redrive policy allows goes to the dead-letter queue instead, whose name is
+/// given.
 pub(super) fn receive(
     db: &Transaction<'_>,
     queue: &Queue,

@@ -8,7 +8,6 @@ mod batch;
 mod digest;
 mod error;
 mod messages;
-mod moves;
 mod protocol;
 mod queue;
 mod settings;
@@ -23,7 +22,6 @@ use tokio::sync::watch;
 
 pub use batch::Entry;
 pub use error::SqsError;
-pub use moves::MoveTask;
 
 use super::database::Database;
 use crate::clock::Clock;
@@ -43,7 +41,8 @@ pub struct Sqs {
 #[derive(Clone, Debug, Default)]
 struct Door {
     arrivals: watch::Sender<u64>,
-    /// Whose it is listens; the others stand in line for it. An arrival wakes one, not all of them to look at one message.
+    /// Whose it is listens; the others stand in line for it. An arrival wakes one, not all of them to look at one
+    /// message.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -123,7 +122,6 @@ impl MessageAttribute {
 /// What SQS says of a message it took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sent {
-    /// Its id.
     pub message_id: String,
     /// MD5 of its body.
     pub md5_of_body: String,
@@ -138,9 +136,7 @@ pub struct Received {
     pub message_id: String,
     /// Deletes it; another one at every receive.
     pub receipt_handle: String,
-    /// Its body.
     pub body: String,
-    /// Its attributes.
     pub attributes: BTreeMap<String, MessageAttribute>,
     /// `AWSTraceHeader`.
     pub trace_header: Option<String>,
@@ -265,7 +261,7 @@ impl Sqs {
             }
             if listening.is_none() {
                 let Ok(mine) = turn.try_lock() else {
-                    // When its turn comes it looks again: whoever listened may have left something.
+                    // It looks again when its turn comes: the previous listener may have left messages.
                     tokio::select! {
                         mine = turn.lock() => listening = Some(mine),
                         () = self.clock.sleep_until(until_ms) => {}
@@ -301,7 +297,8 @@ impl Sqs {
         Ok((taken, wait_s, next_ms))
     }
 
-    /// Deletes a message by the receipt handle of its latest receive. An older handle changes nothing, and is no error.
+    /// Deletes a message by the receipt handle of its latest receive. An older handle changes nothing, and is no
+    /// error.
     pub async fn delete(&self, queue: &str, receipt_handle: &str) -> Result<(), SqsError> {
         let (name, receipt) = (queue.to_owned(), Receipt::read(receipt_handle)?);
         self.database.transaction(move |db| messages::delete(db, &Queue::find(db, &name)?, &receipt)).await

@@ -107,13 +107,6 @@ impl Sqs {
                 }
             }
             "ListQueues" => self.list_queues(body).await,
-            "ListMessageMoveTasks" => self.list_moves(body).await,
-            "StartMessageMoveTask" => {
-                let source = text(body, "SourceArn")?;
-                let destination = optional_text(body, "DestinationArn")?;
-                let handle = self.start_move(&source, destination.as_deref()).await?;
-                Ok(json!({"TaskHandle": handle}))
-            }
             _ => {
                 let url = required(read::<ToQueue>(body)?.queue_url, "QueueUrl")?;
                 self.dispatch_to_queue(operation, queue::name_in_url(&url), body).await
@@ -224,21 +217,6 @@ impl Sqs {
             answer.insert("NextToken".to_owned(), json!(last));
         }
         Ok(answer)
-    }
-
-    async fn list_moves(&self, body: &[u8]) -> Result<Value, SqsError> {
-        let source = text(body, "SourceArn")?;
-        let tasks = self.moves(&source).await?.into_iter().map(|task| {
-            json!({
-                "Status": "COMPLETED",
-                "SourceArn": task.source_arn,
-                "DestinationArn": task.destination_arn,
-                "ApproximateNumberOfMessagesMoved": task.moved,
-                "ApproximateNumberOfMessagesToMove": task.moved,
-                "StartedTimestamp": task.started_ms,
-            })
-        });
-        Ok(json!({"Results": tasks.collect::<Vec<_>>()}))
     }
 }
 

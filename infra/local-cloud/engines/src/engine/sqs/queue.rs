@@ -125,7 +125,7 @@ pub(super) fn check_name(name: &str) -> Result<(), SqsError> {
     Ok(())
 }
 
-/// Checks attributes that somebody wants to set. A redrive policy must name a queue that exists.
+/// Checks attributes before they are set. A redrive policy must name a queue that exists.
 pub(super) fn check_attributes(db: &Transaction<'_>, attributes: &BTreeMap<String, String>) -> Result<(), SqsError> {
     for (name, value) in attributes {
         if let Some((_, _, lowest, highest)) = NUMBERS.iter().find(|(known, ..)| known == name) {
