@@ -1,7 +1,7 @@
 //! Delivers notices over HTTP as long as the local cloud runs.
 //!
-//! A notice counts as sent when its answer was recorded. A stop before that sends it once more after the next start, as a
-//! provider would.
+//! A notice counts as sent when its answer was recorded. A stop before that sends it once more after the next start, as
+//! a provider would.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
