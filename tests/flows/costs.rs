@@ -1,10 +1,10 @@
 //! What each thing costs, in calls and write units: exact, and the same for a small sale and a large one.
 
-use flows::close::{Cause, close};
-use flows::bucket_picker::FRESH_FOR_MS;
-use flows::purchase::Refusal;
-use testkit::world::World;
+use flows::buy::bucket_picker::FRESH_FOR_MS;
+use flows::buy::purchase::Refusal;
+use flows::pay::close::{Cause, close};
 use std::time::Duration;
+use testkit::world::World;
 
 #[tokio::test]
 async fn a_purchase_is_two_writes_and_a_message() {
@@ -114,7 +114,7 @@ async fn a_full_bucket_is_one_write_unit() {
     }
     world.consume().await;
     world.wire.forget_calls();
-    close(&world.store, &world.providers, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), orders.last().unwrap(), Cause::Buyer).await.unwrap();
     assert_eq!(world.cost().1, 3.0);
     // Sold to twenty-three, and held for nobody: as large, and still one.
     orders.pop();

@@ -8,15 +8,15 @@ use domain::ids::{IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::Status;
 use domain::sale::SaleChange;
-use flows::close::{Cause, close};
-use flows::place_order::place_order;
-use flows::purchase::{Purchase, Refusal};
-use flows::sales::Sales;
-use flows::set_up::change;
+use flows::buy::place_order::place_order;
+use flows::buy::purchase::{Purchase, Refusal};
+use flows::pay::close::{Cause, close};
+use flows::sale::sales::Sales;
+use flows::sale::set_up::change;
 use local_cloud::wire::{Fault, Loss};
+use store::{ClaimWrite, Hold, NewClaim};
 use testkit::stepping::at_call;
 use testkit::world::World;
-use store::{ClaimWrite, Hold, NewClaim};
 
 /// A buyer without a key has nothing but the order's number to be known by: the claim that is in the way is their own.
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_key_that_got_nothing_may_try_again() {
     assert!(matches!(refused, Err(Refusal::SoldOut { available: 0 })), "{refused:?}");
     let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
     assert_eq!(claims, domain::claim::BuyerClaims::default());
-    flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::pay::close::close(world.context(), &first, flows::pay::close::Cause::Buyer).await.unwrap();
     world.stream().await;
     world.pass(1);
     let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
@@ -249,7 +249,7 @@ async fn a_claim_that_lands_after_its_orders_end_keeps_nobody_from_buying() {
         });
         let order = world.environment().purchase(&world.asks(&offer, "alice", 1, key)).await.unwrap().order;
         world.settle_down().await;
-        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        close(world.context(), &order, Cause::Buyer).await.unwrap();
         assert!(world.wire.arrive(0).await.is_some(), "the first claim is still under way");
         // The message comes again as well, as messages do.
         let asked = world.asks(&offer, "alice", 1, key);
@@ -298,7 +298,8 @@ async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() 
     let asked = || world.asks(&offer, "alice", 1, Some("k"));
     let first = asked();
     let order = OrderId::new(first.now, &first.buyer_key, first.random);
-    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+    let claim =
+        Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = first.key.clone().unwrap();
     let expires = world.now().saturating_add(jiff::SignedDuration::from_hours(1)).unwrap();
     world
@@ -321,7 +322,7 @@ async fn a_purchase_is_found_in_the_bucket_that_its_claim_was_moved_away_from() 
 
     let buckets = world.store.buckets(&offer, [0]).await.unwrap();
     let holder = buckets[0].1.holders.keys().next().unwrap().clone();
-    close(&world.store, &world.providers, &holder, Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), &holder, Cause::Buyer).await.unwrap();
     assert_eq!(world.store.hold(&offer, 0, &order, 1).await.unwrap(), Hold::Held);
     world.stream().await;
     world.pass(180);

@@ -5,14 +5,14 @@ use ::payments::{Headers, HttpCall, Kind};
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Reason, Status};
 use domain::payment::Method;
-use flows::refund::{Refund, refund};
+use flows::pay::refund::{Refund, refund};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sandbox::Mood;
 use local_cloud::wire::Fault;
-use testkit::paying::PROVIDERS;
-use testkit::world::World;
 use serde_json::Value;
 use store::Names;
+use testkit::paying::PROVIDERS;
+use testkit::world::World;
 
 use crate::door::{Door, at_the_door, payment, payment_secret, signed};
 
@@ -180,7 +180,7 @@ async fn a_refund_that_was_under_way_ends_with_its_notice() {
         world.pays(&started).await;
         door.deliver(&world).await;
         world.cloud.sandbox.set_mood(kind(method), Mood::WrongSignature, Some(2));
-        let asked = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+        let asked = refund(world.context(), &order).await.unwrap();
         assert!(matches!(asked, Refund::UnderWay(_)), "{method}: {asked:?}");
         world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
         let transaction = world.order(&order).await.unwrap().paid.unwrap().transaction;

@@ -1,7 +1,7 @@
 //! A service is down: what was accepted is not lost, what was not accepted is not half done.
 
 use domain::order::Status;
-use flows::purchase::Refusal;
+use flows::buy::purchase::Refusal;
 use local_cloud::engine::Service;
 use local_cloud::wire::{Fault, Loss};
 use testkit::world::World;

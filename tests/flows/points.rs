@@ -2,9 +2,9 @@
 
 use domain::order::Status;
 use domain::payment::Method;
-use flows::close::{Cause, close};
-use flows::refund::refund;
-use flows::start_payment::NotStarted;
+use flows::pay::close::{Cause, close};
+use flows::pay::refund::refund;
+use flows::pay::start_payment::NotStarted;
 use testkit::world::World;
 
 /// A sale of a phone that costs 69,900 or 1,000 points.
@@ -27,7 +27,7 @@ async fn points_alone_pay_at_once_and_come_back_once() {
     let again = world.asks_to_pay(&order, Method::Points, 0).await;
     assert!(matches!(again, Err(NotStarted::WrongStatus(Status::Paid))));
     for _ in 0..2 {
-        refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+        refund(world.context(), &order).await.unwrap();
     }
     assert_eq!(world.order(&order).await.unwrap().status, Status::Refunded);
     assert_eq!(world.points_of("ann").await, (1_500, 0));
@@ -40,7 +40,7 @@ async fn a_balance_never_goes_below_zero() {
     let (world, offer) = world().await;
     let order = world.waiting(&offer, "ann").await;
     world.starts(&order, Method::Points, 0).await;
-    refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    refund(world.context(), &order).await.unwrap();
     let next = world.waiting(&offer, "ann").await;
     let mixed = world.starts(&next, Method::Wechat, 900).await;
     assert_eq!((mixed.amount, mixed.points), (6_990, 900));
@@ -83,7 +83,7 @@ async fn points_beside_money_are_frozen_then_spent() {
     world.notices().await;
     assert_eq!(world.order(&order).await.unwrap().status, Status::Paid);
     assert_eq!(world.points_of("ann").await, (1_100, 0));
-    refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    refund(world.context(), &order).await.unwrap();
     world.quiet_down().await;
     assert_eq!(world.points_of("ann").await, (1_500, 0), "points and money come back");
     world.books_agree(&offer, &[order]).await.unwrap();
@@ -96,7 +96,7 @@ async fn frozen_points_thaw_on_timeout_cancel_failure_and_change_of_method() {
         let order = world.waiting(&offer, "ann").await;
         let started = world.starts(&order, Method::Stripe, 400).await;
         match how {
-            0 => drop(close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap()),
+            0 => drop(close(world.context(), &order, Cause::Buyer).await.unwrap()),
             1 => {
                 world.pass(901);
                 assert_eq!(world.deadlines().await, 1);
@@ -116,7 +116,7 @@ async fn late_money_without_its_points_goes_back() {
     let (world, offer) = world().await;
     let order = world.waiting(&offer, "ann").await;
     let started = world.starts(&order, Method::Wechat, 400).await;
-    close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), &order, Cause::Buyer).await.unwrap();
     world.pays_late(&started).await;
     world.notices().await;
     assert_eq!(world.order(&order).await.unwrap().status, Status::Closed);

@@ -12,9 +12,9 @@ use domain::ids::{Buyer, BuyerKey, OrderId};
 use domain::ticket::Ticket;
 use lambda_http::http;
 use local_cloud::wire::{Fault, Wire};
+use serde_json::{Value, json};
 use testkit::stepping::stopped;
 use testkit::world::{SALT, World};
-use serde_json::{Value, json};
 
 /// API Gateway's side: what each connection was sent, and how it answers (200 unless it says otherwise).
 #[derive(Clone, Debug)]
@@ -90,8 +90,8 @@ impl Pushing {
         let offer = self.world.sale(5, 1).await;
         let order = self.world.buys(&offer, "ann").await;
         self.world.settle_down().await;
-        let cause = flows::close::Cause::Buyer;
-        flows::close::close(&self.world.store, &self.world.providers, &order, cause, self.world.now()).await.unwrap();
+        let cause = flows::pay::close::Cause::Buyer;
+        flows::pay::close::close(self.world.context(), &order, cause).await.unwrap();
         order
     }
 }

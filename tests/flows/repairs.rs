@@ -6,8 +6,8 @@ use domain::ids::OrderId;
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Reason, Status};
 use domain::payment::Method;
-use flows::audit::{OrderCounts, orders_page};
-use flows::close::{Cause, close};
+use flows::pay::close::{Cause, close};
+use flows::view::audit::{OrderCounts, count_orders};
 use testkit::world::{World, far};
 
 use crate::door::payment_secret;
@@ -20,7 +20,7 @@ async fn lively(world: &World) -> domain::ids::Offer {
     }
     let cancelled = world.buys(&offer, "cancelled").await;
     world.settle_down().await;
-    close(&world.store, &world.providers, &cancelled, Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), &cancelled, Cause::Buyer).await.unwrap();
     world.settle_down().await;
     offer
 }
@@ -43,10 +43,7 @@ async fn a_healthy_sale_is_left_alone() {
 }
 
 /// Damages a sale, lets reconcile run, and checks that it did one thing and that a second run finds nothing.
-async fn repaired(
-    damage: impl AsyncFn(&World, &domain::ids::Offer),
-    seconds: u64,
-) -> (World, flows::reconcile::Report) {
+async fn repaired(damage: impl AsyncFn(&World, &domain::ids::Offer), seconds: u64) -> (World, flows::repair::Report) {
     let world = World::new().await;
     let offer = lively(&world).await;
     damage(&world, &offer).await;
@@ -275,7 +272,7 @@ async fn drift_is_told_and_never_hidden() {
     let report = world.reconcile().await;
     assert_eq!(report.drift, 1);
     assert!(report.findings.iter().any(|finding| finding.contains("bucket 1 does not add up")), "{report:?}");
-    let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
     assert_eq!(audit[&offer.item].drift, 1);
 }
 
@@ -296,7 +293,7 @@ async fn a_sale_that_is_over_and_settled_is_looked_after_no_more() {
 async fn the_audit_counts_what_there_is() {
     let world = World::new().await;
     let offer = lively(&world).await;
-    let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
     let audit = &audit[&offer.item];
     assert_eq!((audit.total, audit.free, audit.held, audit.sold, audit.drift), (60, 50, 10, 0, 0));
     assert_eq!(audit.orders, [(Status::PendingPayment, 10), (Status::Closed, 1)].into());
@@ -308,7 +305,7 @@ async fn the_audit_counts_what_there_is() {
 async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
     let world = World::new().await;
     let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    flows::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now())
+    flows::sale::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now())
         .await
         .unwrap();
     world.preheat(&offer).await;
@@ -323,11 +320,11 @@ async fn mending_a_page_that_nothing_was_told_of_leaves_the_rest_open() {
 async fn orders_are_counted_until_the_time_is_up() {
     let world = World::new().await;
     let offer = lively(&world).await;
-    let counted = orders_page(&world.store, &offer.sale, 9, far()).await.unwrap();
+    let counted = count_orders(&world.store, &offer.sale, 9, far()).await.unwrap();
     let of = |status| (offer.item.clone(), status);
     let orders = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
     assert_eq!(counted, OrderCounts { orders, are_all: true });
-    let late = orders_page(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
+    let late = count_orders(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
     assert_eq!(late, OrderCounts::default());
 }
 

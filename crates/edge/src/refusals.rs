@@ -1,8 +1,8 @@
 //! What a flow's refusal is to a client: one total match for each flow.
 
-use flows::purchase::Refusal;
-use flows::set_up::SetUpError;
-use flows::start_payment::NotStarted;
+use flows::buy::purchase::Refusal;
+use flows::pay::start_payment::NotStarted;
+use flows::sale::set_up::SetUpError;
 
 use crate::problem::{Code, Problem};
 
@@ -70,7 +70,7 @@ impl From<NotStarted> for Problem {
             NotStarted::TooLate => {
                 Problem::new(Code::WrongState, "the time to pay this order is over: buy again, if there are units left")
             }
-            NotStarted::Paid => {
+            NotStarted::Paid { .. } => {
                 Problem::new(Code::WrongState, "the order was paid just now: nothing more is to be paid")
             }
             NotStarted::NotConfigured(methods) => {
@@ -163,7 +163,7 @@ mod tests {
             (NotStarted::UnknownOrder, Code::UnknownOrder, "no order"),
             (NotStarted::WrongStatus(Status::Closed), Code::WrongState, "is CLOSED"),
             (NotStarted::TooLate, Code::WrongState, "buy again"),
-            (NotStarted::Paid, Code::WrongState, "paid just now"),
+            (NotStarted::Paid { newly_with: None }, Code::WrongState, "paid just now"),
             (NotStarted::NotConfigured(vec![Method::Stripe, Method::Points]), Code::Invalid, "one of stripe, points"),
             (NotStarted::Unsupported("alipay: too much".into()), Code::WrongState, "alipay: too much"),
             (NotStarted::Refused("Invalid API Key provided: sk_1".into()), Code::WrongState, "use another method"),

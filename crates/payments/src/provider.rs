@@ -9,7 +9,8 @@ use crate::crypto::SettingsError;
 use crate::http::{Headers, HttpAnswer, HttpCall};
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
-    ProviderCloseAnswer, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus, Start,
+    Created, Kind, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
+    Refunding, Start,
 };
 use crate::stripe::Stripe;
 use crate::wechat_v2::WechatV2;

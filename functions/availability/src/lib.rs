@@ -1,20 +1,19 @@
-//! The stock's stream: what is open on the pages, and what moved into the ledger.
+//! The stream of stock changes: keeps the pages of open buckets and the ledger.
 //!
-//! A stream is in order, so a batch stops at the first record that cannot be read or written: everything before it is done,
-//! and Lambda brings it and what follows again.
+//! A stream is ordered, so a batch stops at the first record that cannot be read or written. Everything before it is done, and Lambda
+//! delivers that record and all that follow again.
 
 use aws_lambda_events::dynamodb::{Event, EventRecord};
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use domain::Timestamp;
 use domain::availability::Change;
 use domain::bucket::{Bucket, parse_bucket_key};
-use flows::stock_moved::{StockChange, stock_moved};
+use flows::sale::stock_moved::{StockChange, stock_moved};
 use serde::Deserialize;
 use store::Store;
 
 /// What a running function needs.
 pub struct App {
-    /// The store.
     pub store: Store,
 }
 
@@ -40,7 +39,7 @@ enum Unreadable {
     Event(String),
 }
 
-/// Handles a batch, and says from which record on it is to come again.
+/// Handles a batch. The answer names the record from which Lambda delivers it again, if there is one.
 pub async fn handle(app: &App, event: Event) -> DynamoDbEventResponse {
     let first = event.records.first().map(sequence);
     let (changes, unread) = read(event);
@@ -66,7 +65,7 @@ fn again(sequence: String) -> DynamoDbEventResponse {
     response
 }
 
-/// A record without a number makes all of the batch come again, which does no harm.
+/// A record without a number makes Lambda deliver the whole batch again, which does no harm.
 fn sequence(record: &EventRecord) -> String {
     record.change.sequence_number.clone().unwrap_or_default()
 }
@@ -85,7 +84,7 @@ fn read(event: Event) -> (Vec<StockChange>, Option<(String, Unreadable)>) {
     (changes, None)
 }
 
-/// The change of a record; `None`: a bucket was removed, which nothing here does.
+/// The change of a record; `None`: a bucket was removed, which no flow does.
 fn change(record: EventRecord) -> Result<Option<StockChange>, Unreadable> {
     #[derive(Deserialize)]
     struct Keys {

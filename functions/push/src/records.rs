@@ -1,18 +1,18 @@
-//! What the two streams say: orders that changed for their buyers to see, and connections that were noted.
+//! The records of the two streams: orders with a change that their buyers can see, and connections that were recorded.
 
 use aws_lambda_events::dynamodb::{Event, EventRecord};
 use domain::ids::BuyerKey;
 use domain::order::Order;
 use serde::Deserialize;
 
-/// An order that its buyer is to be told of.
+/// An order whose buyer is to be notified.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) order: Order,
     pub(crate) sequence: String,
 }
 
-/// A connection that was noted.
+/// A connection that was recorded.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) buyer: BuyerKey,
@@ -20,12 +20,11 @@ pub(crate) struct Opened {
     pub(crate) sequence: String,
 }
 
-/// A batch.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) changes: Vec<Change>,
     pub(crate) opened: Vec<Opened>,
-    /// Records that cannot be read: they are tried again and then kept for a person.
+    /// Records that cannot be read: they are retried and then go to the dead letters.
     pub(crate) unread: Vec<String>,
 }
 
@@ -67,7 +66,7 @@ fn one(record: EventRecord) -> Result<Read, serde_dynamo::Error> {
         return Ok(Read::Opened(buyer, connection));
     }
     let order: Order = serde_dynamo::from_item(change.new_image)?;
-    // A change that its buyer cannot see, such as a payment's link that is kept, has the version of before.
+    // A change that the buyer cannot see, such as a link that is kept, does not change the version.
     if event_name == "MODIFY" {
         let before: Order = serde_dynamo::from_item(change.old_image)?;
         if before.version() == order.version() {

@@ -1,7 +1,6 @@
-//! The page a buyer's browser comes back to: English or Chinese, as wide as a phone, with nothing from anywhere else in it.
+//! The page to which a buyer's browser returns: in English or Chinese, fit for a phone, without any external resource.
 //!
-//! Its policy allows no script, no image, no frame and no form; its one style is named by its digest. What comes from an order is
-//! escaped.
+//! Its content security policy allows no script, image, frame or form, and one style by its digest. Values from an order are escaped.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -22,9 +21,9 @@ use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page about a payment that is being confirmed looks again so often …
+/// How often a page about a payment that is being confirmed reloads.
 const LOOK_AGAIN_S: u32 = 2;
-/// … until so long after the deadline: by then reconcile has long closed the order.
+/// How long after the deadline it stops reloading: by then reconcile has closed the order.
 const LOOK_UNTIL: SignedDuration = SignedDuration::from_mins(10);
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
@@ -42,7 +41,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    /// The one that the browser likes better; English if it likes neither.
+    /// The one that the browser prefers; English if it accepts neither.
     pub(crate) fn of(request: &Request) -> Self {
         let header = request.headers().get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut best = (Self::English, 0.0);
@@ -77,25 +76,25 @@ impl Language {
     }
 }
 
-/// What a page says.
+/// The content of a page.
 struct Said {
-    /// The class that gives it its colour.
+    /// The CSS class.
     tone: &'static str,
     mark: &'static str,
     title: &'static str,
     text: &'static str,
 }
 
-/// How a buyer's browser left the provider's page.
+/// How the buyer left the provider's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// After paying, or it is not known.
+    /// After paying, or unknown.
     PerhapsPaid,
-    /// By the way back, without paying.
+    /// By the back link, without paying.
     Unpaid,
 }
 
-/// The page about an order, as it stands.
+/// The page about an order.
 pub(crate) fn order(order: &Order, left: Left, language: Language, now: Timestamp) -> Response<Body> {
     let is_left_unpaid = order.status == Status::PendingPayment && left == Left::Unpaid;
     let said = if is_left_unpaid { not_paid(language) } else { about(order.status, language) };
@@ -110,7 +109,7 @@ pub(crate) fn order(order: &Order, left: Left, language: Language, now: Timestam
     respond(StatusCode::OK, language, &said, &facts, is_waiting)
 }
 
-/// The page about nothing: what the browser brought is not signed, or names no payment of this provider's.
+/// The page for a URL that is not signed, or that names no payment of this provider.
 pub(crate) fn nothing(status: StatusCode, language: Language) -> Response<Body> {
     let said = Said {
         tone: "none",
@@ -124,7 +123,6 @@ pub(crate) fn nothing(status: StatusCode, language: Language) -> Response<Body> 
     respond(status, language, &said, &[], false)
 }
 
-/// Nothing is on its way: there is nothing to wait for.
 fn not_paid(language: Language) -> Said {
     Said {
         tone: "wait",
@@ -193,7 +191,7 @@ fn respond(
     let Said { tone, mark, title, text } = said;
     let mut rows = String::new();
     for (name, value) in facts {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(rows, "<dt>{name}</dt><dd>{value}</dd>");
     }
     let rows = if rows.is_empty() { rows } else { format!("<dl>{rows}</dl>") };
@@ -241,7 +239,7 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// An amount as people write it. Most currencies have two decimals; ISO 4217 lists those that have not.
+/// An amount as people write it. Most currencies have two decimals; ISO 4217 lists the exceptions.
 fn money(minor: i64, currency: &Currency) -> String {
     let decimals = match currency.as_str() {
         "BIF" | "CLP" | "DJF" | "GNF" | "ISK" | "JPY" | "KMF" | "KRW" | "PYG" | "RWF" | "UGX" | "VND" | "VUV"

@@ -1,7 +1,7 @@
 //! `GET /payments/{provider}/return`: the buyer's browser comes back from the provider.
 //!
-//! It shows how the order stands in the database, and settles nothing: what a browser brings is not the provider's word. Alipay signs
-//! what it adds to the address, and that is verified; the others' addresses carry the payment's number, which nobody can guess.
+//! It shows the order as it is in the database and settles nothing: what a browser sends does not come from the provider. Alipay signs what
+//! it adds to the URL, and the signature is verified. The other providers' URLs carry the payment's number, which cannot be guessed.
 
 use domain::ids::PaymentNumber;
 use domain::order::Order;
@@ -32,13 +32,13 @@ pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result
     })
 }
 
-/// Whether the payment is one of the order's, at this provider.
+/// Whether the payment belongs to the order, at this provider.
 fn is_its(order: &Order, number: &PaymentNumber, kind: Kind) -> bool {
     let attempt = order.attempts.get(usize::from(number.attempt()));
     attempt.is_some_and(|attempt| attempt.method == flows::method(kind))
 }
 
-/// The payment that a signed address is about.
+/// The payment that a signed URL names.
 async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Option<PaymentNumber>, Problem> {
     let query = request.uri().query().unwrap_or_default();
     if query.is_empty() || query.len() > MAX_NOTICE {
@@ -53,13 +53,14 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
         Ok(Subject::FlashSale(number)) => Ok(Some(number)),
         Ok(Subject::Ordinary(_)) => Ok(None),
         Err(error) => {
-            tracing::info!(provider = %kind, %error, trace = request::trace(request), "a return page that is not signed");
+            let trace = request::trace(request);
+            tracing::info!(provider = %kind, %error, trace, "a return page without a valid signature");
             Ok(None)
         }
     }
 }
 
-/// Stripe sends who goes back unpaid to the same address, but only who has paid with its session.
+/// Stripe returns every buyer to the same URL, but adds its session only after a payment.
 fn left(kind: Kind, request: &Request) -> Left {
     let has_session =
         request.query_string_parameters_ref().is_some_and(|parameters| parameters.first("session_id").is_some());

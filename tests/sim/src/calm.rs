@@ -141,7 +141,7 @@ impl Sim {
     /// Whoever has left a try unfinished can buy, while there is something; then others can buy all of the rest.
     async fn everything_can_be_sold(&self, books: &Books) -> Result<(), String> {
         let (store, now) = (&self.observer.store, self.observer.now());
-        flows::set_up::change(store, &self.offer.sale, SaleChange::Resume, now).await.unwrap();
+        flows::sale::set_up::change(store, &self.offer.sale, SaleChange::Resume, now).await.unwrap();
         let seckill = self.observer.environment();
         for buyer in (0..self.weather.buyers).map(name) {
             let asked = self.observer.asks(&self.offer, &buyer, 1, None);

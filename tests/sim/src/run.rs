@@ -11,9 +11,9 @@ use local_cloud::clock::Clock;
 use local_cloud::engine::Service;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::wire::{Fault, Replica, Wire};
+use store::Store;
 use testkit::scheduler::{Turns, act};
 use testkit::world::{START_MS, World, engines, form, names};
-use store::Store;
 
 use crate::actors::{Actor, Life, Payment, name};
 use crate::check::{self, Watch};
@@ -326,7 +326,7 @@ async fn set_up(observer: &World, weather: &Weather) -> Offer {
     form.payment_window_s = 60;
     form.ends_at = form.starts_at.saturating_add(jiff::SignedDuration::from_hours(24)).unwrap();
     form.items[0].points_price = Some(100);
-    flows::set_up::create(&observer.store, offer.sale.clone(), form, observer.now()).await.unwrap();
+    flows::sale::set_up::create(&observer.store, offer.sale.clone(), form, observer.now()).await.unwrap();
     observer.preheat(&offer).await;
     for (more, quantity) in weather.stocks.iter().enumerate().skip(1) {
         observer.restock(&offer, *quantity, Some(&format!("more-{more}"))).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use domain::bucket::Segment;
 use figures::Latency;
-use flows::purchase::{BUCKETS_TRIED, LOOK_AFTER};
+use flows::buy::purchase::{BUCKETS_TRIED, READ_BUCKETS_AFTER};
 use testkit::dice::Dice;
 
 use crate::design::{Design, Writes};
@@ -298,7 +298,7 @@ impl<'a> Simulation<'a> {
         }
         // Empty: the next one, which is written into the claim first. After some the function looks into many at once.
         let roll = self.dice.roll();
-        let next = if tried < LOOK_AFTER { Some(self.shelf.guess(roll)) } else { self.shelf.look(roll) };
+        let next = if tried < READ_BUCKETS_AFTER { Some(self.shelf.guess(roll)) } else { self.shelf.look(roll) };
         self.outcome.writes += self.writes.claim;
         match next {
             _ if self.design == Design::Counter => self.refuse(press, step, 0.0),

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use local_cloud::sandbox::Action;
-use payments::{ProviderCloseAnswer, HttpCall, Kind, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus};
+use payments::{
+    HttpCall, Kind, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+};
 
 use crate::merchant::{AMOUNT, Merchant};
 
