@@ -188,7 +188,7 @@ async fn an_operator_who_read_an_older_version_changes_nothing() {
     assert_eq!(world.store.watched_sales().await.unwrap(), std::slice::from_ref(&offer.sale));
     // Laying out that began earlier and ends later does not take back how far it came.
     let buckets = world.item(&offer).await.laid_out;
-    world.store.note_laid_out(&offer, buckets - 1).await.unwrap();
+    world.store.record_laid_out(&offer, buckets - 1).await.unwrap();
     assert_eq!(world.item(&offer).await.laid_out, buckets);
 }
 
@@ -261,11 +261,11 @@ async fn pages_are_turned_the_same_however_often() {
     let offer = world.sale(72, 1).await;
     let open = async || world.store.pages(&offer, &[0]).await.unwrap()[0].1.open.clone();
     for _ in 0..2 {
-        world.store.turn_page(&offer, 0, &PageChange { opened: [].into(), closed: [1].into() }).await.unwrap();
+        world.store.update_page(&offer, 0, &PageChange { opened: [].into(), closed: [1].into() }).await.unwrap();
         assert_eq!(open().await, [0, 2].into());
     }
     for _ in 0..2 {
-        world.store.turn_page(&offer, 0, &PageChange { opened: [1].into(), closed: [].into() }).await.unwrap();
+        world.store.update_page(&offer, 0, &PageChange { opened: [1].into(), closed: [].into() }).await.unwrap();
         assert_eq!(open().await, [0, 1, 2].into());
     }
 }
@@ -294,7 +294,7 @@ async fn a_page_that_changed_meanwhile_is_turned_all_the_same() {
     let close = |bucket: u32| {
         let change = PageChange { opened: [].into(), closed: [bucket].into() };
         let (store, offer) = (world.store.clone(), offer.clone());
-        async move { store.turn_page(&offer, 0, &change).await }
+        async move { store.update_page(&offer, 0, &change).await }
     };
     let closed = futures::future::join_all((0..6).map(close)).await;
     assert!(closed.iter().all(Result::is_ok), "{closed:?}");
@@ -387,7 +387,7 @@ async fn a_page_that_is_used_up_is_left_for_the_next() {
     let offer = world.sale(24 * 513, 1).await;
     fill(&world, &offer, [3, 4]).await;
     let closed = (0..512).filter(|bucket| ![3, 4].contains(bucket)).collect();
-    world.store.turn_page(&offer, 0, &PageChange { opened: [].into(), closed }).await.unwrap();
+    world.store.update_page(&offer, 0, &PageChange { opened: [].into(), closed }).await.unwrap();
     for n in 0..12 {
         let order = world.buys(&offer, &format!("buyer {n}")).await;
         assert_eq!(claim_of(&world, &offer, &order).await.unwrap().bucket, 512);

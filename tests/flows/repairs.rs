@@ -227,7 +227,7 @@ async fn a_page_that_tells_wrong_is_put_right() {
     let (world, report) = repaired(
         async |world, offer| {
             let wrong = domain::availability::PageChange { opened: [].into(), closed: [0, 2].into() };
-            world.store.turn_page(offer, 0, &wrong).await.unwrap();
+            world.store.update_page(offer, 0, &wrong).await.unwrap();
         },
         0,
     )

@@ -21,8 +21,8 @@ impl<'a> Context<'a> {
 
     /// Whether a change that carries the time `at` was made by this run. Rows keep milliseconds.
     ///
-    /// This also recognises a write that took effect although its answer was lost: its retry finds the change already made, and the
-    /// row tells that it was this run that made it.
+    /// This also recognises a write that took effect although its answer was lost: its retry finds the change
+    /// already made, and the row tells that it was this run that made it.
     pub(crate) fn is_this_run(&self, at: Option<Timestamp>) -> bool {
         at.is_some_and(|at| is_same_millisecond(at, self.now))
     }

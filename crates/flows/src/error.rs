@@ -13,7 +13,8 @@ pub enum FlowError {
     /// The payment provider failed, or could not be reached.
     #[error("{method}: {trouble}")]
     Provider { method: Method, trouble: Trouble },
-    /// The provider does not say whether the payment was made. Nothing is released until it does, or until a person has looked.
+    /// The provider does not say whether the payment was made. Nothing is released until it does, or until a
+    /// person has looked.
     #[error("{method} does not say whether the payment was made: {what}")]
     Unclear { method: Method, what: String },
     /// Other requests changed the order each time it was read.

@@ -1,7 +1,8 @@
 //! The steps that follow once an order is closed, paid or refunded.
 //!
-//! The order's row is the decision; these steps carry it out. Every flow that makes or finds such a decision calls them, and so does
-//! reconcile, as often as needed: each step checks its own condition and changes nothing the second time. They call no flow.
+//! The order's row is the decision; these steps carry it out. Every flow that makes or finds such a decision
+//! calls them, and so does reconcile, as often as needed: each step checks its own condition and changes nothing
+//! the second time. They call no flow.
 //!
 //! The holder in the bucket always goes last. It is what leads reconcile to an order whose steps were interrupted.
 
@@ -28,8 +29,8 @@ pub async fn paid(store: &Store, order: &Order, now: Timestamp) -> Result<(), St
     Ok(())
 }
 
-/// The money of a paid order is back: the order is REFUNDED and gets its points back, its buyer may buy again, and its units are on
-/// sale again.
+/// The money of a paid order is back: the order is REFUNDED and gets its points back, its buyer may buy again,
+/// and its units are on sale again.
 pub async fn refunded(store: &Store, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
     let order = match store.finish_refund(&entry.order, entry.with.points, now).await? {
         OrderChange::Made(order) | OrderChange::Refused(Some(order)) => order,
@@ -37,8 +38,8 @@ pub async fn refunded(store: &Store, entry: &RefundEntry, now: Timestamp) -> Res
     };
     let offer = order.offer();
     store.drop_refunded_claim(&offer, &order.id).await?;
-    // The steps of the payment may be incomplete: they are done first. A delayed confirm then finds nothing to do. Reconcile could not
-    // find it later, because the holder that leads to it is gone by then.
+    // The steps of the payment may be incomplete: they are done first. A delayed confirm then finds nothing to
+    // do. Reconcile could not find it later, because the holder that leads to it is gone by then.
     paid(store, &order, now).await?;
     store.take_back(&offer, order.bucket, &order.id, order.quantity).await?;
     Ok(())

@@ -1,4 +1,5 @@
-//! What every deployed function shares: the clock, random bits, settings from the environment, and the clients made from them.
+//! What every deployed function shares: the clock, random bits, settings from the environment, and the clients
+//! made from them.
 //!
 //! Handlers take time and randomness from here, so tests and the simulation can replace both.
 
@@ -26,8 +27,8 @@ pub fn system_clock() -> Clock {
 
 /// The machine's random bits.
 ///
-/// A machine always has them. Without them `seckill` would try one bucket for all buyers, and `admin` would give two sales of one
-/// millisecond the same id, of which the second is refused: slower, and still correct.
+/// A machine always has them. Without them `seckill` would try one bucket for all buyers, and `admin` would give
+/// two sales of one millisecond the same id, of which the second is refused: slower, and still correct.
 pub fn system_random() -> Random {
     Arc::new(|| getrandom::u32().unwrap_or_default())
 }

@@ -1,6 +1,7 @@
 //! Buyers' points: a balance, and what is frozen for orders that are being paid. The balance never goes below zero.
 //!
-//! Points move only in one transaction with the order that they are for, so the order's conditions make each movement happen once.
+//! Points move only in one transaction with the order that they are for, so the order's conditions make each
+//! movement happen once.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -11,17 +11,17 @@ use crate::rows::{Change, Row, Written, n, s};
 use crate::{Store, StoreError};
 
 /// How often a page that changed in between is tried again: every shard of the stock's stream writes to it.
-const ROUNDS: u32 = 8;
+const CAS_ATTEMPTS: u32 = 8;
 
 impl Store {
     /// Opens buckets on a page and closes others. Idempotent.
-    pub async fn turn_page(&self, offer: &Offer, page: PageNo, change: &PageChange) -> Result<(), StoreError> {
+    pub async fn update_page(&self, offer: &Offer, page: PageNo, change: &PageChange) -> Result<(), StoreError> {
         self.open_on_page(offer, page, &change.opened).await?;
         if change.closed.is_empty() {
             return Ok(());
         }
-        let mut version = self.pages(offer, &[page]).await?.pop().map_or(0, |(_, told)| told.version);
-        for _ in 0..ROUNDS {
+        let mut version = self.pages(offer, &[page]).await?.pop().map_or(0, |(_, page)| page.version);
+        for _ in 0..CAS_ATTEMPTS {
             match self.close_on_page(offer, page, &change.closed, version).await? {
                 None => return Ok(()),
                 Some(now) => version = now.version,
@@ -44,9 +44,9 @@ impl Store {
         change.send("open buckets on a page", &self.dynamodb).await.map(|_| ())
     }
 
-    /// Closes buckets on a page that is at `version` (0: the page is not written yet); otherwise returns the page as it is now. Without
-    /// that condition a delayed write would close buckets that have opened since, and their units would seem sold out until reconcile
-    /// corrects the page.
+    /// Closes buckets on a page that is at `version` (0: the page is not written yet); otherwise returns the page
+    /// as it is now. Without that condition a delayed write would close buckets that have opened since, and their
+    /// units would seem sold out until reconcile corrects the page.
     pub async fn close_on_page(
         &self,
         offer: &Offer,
@@ -83,8 +83,9 @@ impl Store {
         self.read_pages(offer, pages, false).await
     }
 
-    /// The same by a strongly consistent read, which costs twice as much: it includes everything that a buyer can have seen.
-    pub async fn pages_as_they_are(&self, offer: &Offer, pages: &[PageNo]) -> Result<Vec<(PageNo, Page)>, StoreError> {
+    /// The same by a strongly consistent read, which costs twice as much: it includes everything that a buyer can
+    /// have seen.
+    pub async fn pages_consistently(&self, offer: &Offer, pages: &[PageNo]) -> Result<Vec<(PageNo, Page)>, StoreError> {
         self.read_pages(offer, pages, true).await
     }
 

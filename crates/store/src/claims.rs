@@ -1,5 +1,6 @@
-//! Buyers' claims: one row per buyer and sale, with an attribute `item#…` for each claim and `key#…` for each answer given under an
-//! idempotency key. One write makes a claim and checks all of the buyer's claims and keys in that sale.
+//! Buyers' claims: one row per buyer and sale, with an attribute `item#…` for each claim and `key#…` for each
+//! answer given under an idempotency key. One write makes a claim and checks all of the buyer's claims and keys
+//! in that sale.
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
@@ -35,8 +36,8 @@ pub enum ClaimWrite {
 }
 
 impl Store {
-    /// Makes a claim, if the buyer has none on the item and has not used the key. Returns all of the buyer's claims and keys in the sale:
-    /// after the write if it was made, else as they are.
+    /// Makes a claim, if the buyer has none on the item and has not used the key. Returns all of the buyer's
+    /// claims and keys in the sale: after the write if it was made, else as they are.
     pub async fn claim(&self, new: &NewClaim<'_>) -> Result<(ClaimWrite, BuyerClaims), StoreError> {
         const OPERATION: &str = "make a claim";
         let request = self
@@ -62,8 +63,9 @@ impl Store {
         }
     }
 
-    /// Records the answer under another key of the same buyer, whose request has resumed an abandoned purchase. `asked` is the quantity that
-    /// came with this key: a repeated request must be recognised even if the claim is for another quantity.
+    /// Records the answer under another key of the same buyer, whose request has resumed an abandoned purchase.
+    /// `asked` is the quantity that came with this key: a repeated request must be recognised even if the claim
+    /// is for another quantity.
     pub async fn add_key(
         &self,
         offer: &Offer,
@@ -81,8 +83,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Moves a claim that is still HELD to the bucket that is tried next, and records its previous buckets. Only if the claim has not changed
-    /// since it was read.
+    /// Moves a claim that is still HELD to the bucket that is tried next, and records its previous buckets. Only
+    /// if the claim has not changed since it was read.
     pub async fn move_claim(&self, offer: &Offer, claim: &Claim, to: &Claim) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "move a claim";
         let mut set = "SET #claim.#bucket = :to".to_owned();
@@ -112,8 +114,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
     }
 
-    /// Marks a claim as ORDERED, for units that are held in `bucket`. From now on the claim does not move, its previous buckets are dropped,
-    /// and only the order's own end removes it.
+    /// Marks a claim as ORDERED, for units that are held in `bucket`. From now on the claim does not move, its
+    /// previous buckets are dropped, and only the order's own end removes it.
     pub async fn mark_ordered(
         &self,
         offer: &Offer,
@@ -134,8 +136,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Drops the claim of an order that was closed or failed, if it still belongs to this order and the order was not revived since. The
-    /// answer under its key stays.
+    /// Drops the claim of an order that was closed or failed, if it still belongs to this order and the order was
+    /// not revived since. The answer under its key stays.
     pub async fn drop_claim(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "drop a claim";
         let request = self
@@ -157,8 +159,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// The claim of a revived order, if the buyer has no other on the item: a part of the transaction that revives it. The row expires as
-    /// late as that of a purchase made now.
+    /// The claim of a revived order, if the buyer has no other on the item: a part of the transaction that
+    /// revives it. The row expires as late as that of a purchase made now.
     pub(crate) fn claim_again(
         &self,
         operation: &'static str,

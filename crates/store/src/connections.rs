@@ -1,7 +1,7 @@
 //! Open WebSockets by buyer, and the tickets that open them.
 //!
-//! A ticket is valid once and for a short time, because it is part of a URL, which may appear in logs. Only its digest is stored. Both
-//! kinds of rows expire.
+//! A ticket is valid once and for a short time, because it is part of a URL, which may appear in logs. Only its
+//! digest is stored. Both kinds of rows expire.
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::ReturnValue;
@@ -13,11 +13,13 @@ use serde::Deserialize;
 use crate::rows::{n, read_row, s};
 use crate::{Store, StoreError};
 
-/// Connections of one buyer that are notified of a change. A person has a few windows; closed ones are removed when they are found.
+/// Connections of one buyer that are notified of a change. A person has a few windows; closed ones are removed
+/// when they are found.
 const TOLD: i32 = 20;
 /// How long a connection's row is kept. It outlives the connection, which API Gateway ends after two hours.
 const KEPT_S: i64 = 3 * 60 * 60;
-/// A connection is recorded a moment before it is open, and looks closed until then. After this time it is open, or really closed.
+/// A connection is recorded a moment before it is open, and looks closed until then. After this time it is open,
+/// or really closed.
 const OPENS_WITHIN_MS: i64 = 5_000;
 
 impl Store {

@@ -1,7 +1,7 @@
 //! Dead letters: listed, and sent again.
 //!
-//! Sending a letter again is safe at any time, even twice, because every flow is idempotent. A letter is removed only after it was sent, so
-//! stopping in the middle leaves it in one of the two queues or in both.
+//! Sending a letter again is safe at any time, even twice, because every flow is idempotent. A letter is removed
+//! only after it was sent, so stopping in the middle leaves it in one of the two queues or in both.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use serde_json::Value;
 
 /// How long a letter that is being handled is invisible to others.
 const HIDDEN_FOR_S: i32 = 300;
-/// How long SQS waits for letters. Without a wait it asks only some of its machines, and a queue with few letters seems empty.
+/// How long SQS waits for letters. Without a wait it asks only some of its machines, and a queue with few letters
+/// seems empty.
 const WAIT_S: i32 = 1;
 /// How long one attempt of a call may take, and the call with its retries. Both include the wait.
 const TRY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -188,7 +189,8 @@ impl DeadLetters {
             letters.iter().for_each(tell);
             return Ok(0);
         }
-        // All are received before any is sent: a letter that fails again comes back to this queue, and must not be sent in a loop.
+        // All are received before any is sent: a letter that fails again comes back to this queue, and must not
+        // be sent in a loop.
         let letters = self.take_all(kind, most).await?;
         for letter in &letters {
             tell(letter);
@@ -209,7 +211,8 @@ fn letter(kind: Kind, message: Message) -> Letter {
     let json: Value = serde_json::from_str(&body).unwrap_or_default();
     let text = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let attribute = |name: &str| message.message_attributes.as_ref()?.get(name)?.string_value.clone();
-    // A letter of this system carries its reason. Lambda's record of a failed event and Scheduler's attributes have their own.
+    // A letter of this system carries its reason. Lambda's record of a failed event and Scheduler's attributes
+    // have their own.
     let reason = attribute("reason")
         .or_else(|| text("/responsePayload/errorMessage"))
         .or_else(|| text("/requestContext/condition"))

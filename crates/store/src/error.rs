@@ -7,8 +7,8 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 /// Why a call failed, by what a caller can do about it. A failed condition is not an error but an answer.
 ///
-/// After any of these errors the write may or may not have happened, even after `Throttled`: the first of several attempts may have been
-/// applied and its answer lost. Every write is therefore idempotent.
+/// After any of these errors the write may or may not have happened, even after `Throttled`: the first of several
+/// attempts may have been applied and its answer lost. Every write is therefore idempotent.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Too many requests: retry later.

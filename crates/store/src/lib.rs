@@ -1,8 +1,9 @@
-//! DynamoDB, SQS and EventBridge Scheduler behind plain functions: table and key layout, every expression, and classified errors.
+//! DynamoDB, SQS and EventBridge Scheduler behind plain functions: table and key layout, every expression, and
+//! classified errors.
 //!
-//! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every write has a condition that
-//! makes it idempotent, and a failed condition returns the row that it met. Only tickets and connections of WebSockets are written
-//! without a condition: a lost one costs a reconnect.
+//! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every
+//! write has a condition that makes it idempotent, and a failed condition returns the row that it met. Only
+//! tickets and connections of WebSockets are written without a condition: a lost one costs a reconnect.
 
 mod accounts;
 mod availability;

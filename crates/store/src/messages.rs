@@ -28,7 +28,7 @@ impl Store {
     }
 
     /// Moves a message that can never be handled to the dead letters, with the reason.
-    pub async fn bury(&self, body: &str, reason: &str) -> Result<(), StoreError> {
+    pub async fn move_to_dead_letters(&self, body: &str, reason: &str) -> Result<(), StoreError> {
         const OPERATION: &str = "keep a dead letter";
         let url = self.names.dead_letter_url.as_deref();
         let url = url.ok_or_else(|| StoreError::unreadable(OPERATION, "ORDERS_DEAD_LETTER_URL is not set"))?;

@@ -69,7 +69,12 @@ impl Store {
     }
 
     /// Records a failed attempt at a refund: when, how many so far, and the provider's explanation.
-    pub async fn refund_tried(&self, entry: &RefundEntry, trouble: &str, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn record_refund_attempt(
+        &self,
+        entry: &RefundEntry,
+        trouble: &str,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         const OPERATION: &str = "write down a refund's trouble";
         let change = self
             .refund_change(entry)

@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Marks a payment as being closed, so that no buyer is sent to it from now on.
-    pub async fn closing_payment(&self, order: &OrderId, attempt: u8) -> Result<OrderChange, StoreError> {
+    pub async fn mark_payment_closing(&self, order: &OrderId, attempt: u8) -> Result<OrderChange, StoreError> {
         const OPERATION: &str = "begin to close a payment";
         let change = self
             .pending(order)

@@ -55,7 +55,8 @@ pub(crate) fn row<T: serde::Serialize>(operation: &'static str, value: &T) -> Re
     serde_dynamo::to_item(value).map_err(|error| StoreError::unreadable(operation, error))
 }
 
-/// Sends a conditional update. A failed condition returns the row as it is, which costs nothing and explains the failure.
+/// Sends a conditional update. A failed condition returns the row as it is, which costs nothing and explains the
+/// failure.
 pub(crate) async fn update(operation: &'static str, request: UpdateItemFluentBuilder) -> Result<Written, StoreError> {
     let request = request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     match request.send().await {

@@ -27,8 +27,8 @@ pub enum SaleWrite {
 }
 
 impl Store {
-    /// Writes a sale and its items in one transaction: a new sale if `sale.version` is 1, else over the previous version. Deletes the items
-    /// in `removed`. Only for sales whose stock is not laid out.
+    /// Writes a sale and its items in one transaction: a new sale if `sale.version` is 1, else over the previous
+    /// version. Deletes the items in `removed`. Only for sales whose stock is not laid out.
     pub async fn put_sale(&self, sale: &Sale, items: &[Item], removed: &[ItemId]) -> Result<SaleWrite, StoreError> {
         const OPERATION: &str = "write a sale";
         let invalid = |error: aws_sdk_dynamodb::error::BuildError| StoreError::unreadable(OPERATION, error);
@@ -134,8 +134,8 @@ impl Store {
         Ok(found.map(|sale| SaleWithItems { sale, items }))
     }
 
-    /// All sales, the newest first, at most `most`, and whether there are more. An operator asks this rarely and there are hundreds of sales,
-    /// so no index is kept for it.
+    /// All sales, the newest first, at most `most`, and whether there are more. An operator asks this rarely and
+    /// there are hundreds of sales, so no index is kept for it.
     pub async fn all_sales(&self, most: usize) -> Result<(Vec<SaleWithItems>, bool), StoreError> {
         const OPERATION: &str = "list all sales";
         let mut sales: std::collections::BTreeMap<SaleId, Sale> = std::collections::BTreeMap::new();
@@ -210,8 +210,9 @@ impl Store {
         sale_write(update("watch a sale no more", request).await?)
     }
 
-    /// Adds a segment to the layout of an item that was read as `item`, if its number of segments, its stock and its limit per buyer have not
-    /// changed since. The buckets are laid out afterwards, by any flow that finds them missing.
+    /// Adds a segment to the layout of an item that was read as `item`, if its number of segments, its stock and
+    /// its limit per buyer have not changed since. The buckets are laid out afterwards, by any flow that finds
+    /// them missing.
     pub async fn extend_layout(&self, offer: &Offer, item: &Item, segment: &Segment) -> Result<SaleWrite, StoreError> {
         const OPERATION: &str = "extend a layout";
         let request = self
@@ -227,7 +228,7 @@ impl Store {
     }
 
     /// Records how many buckets, from the first on, are known to be laid out. It only grows.
-    pub async fn note_laid_out(&self, offer: &Offer, buckets: u32) -> Result<(), StoreError> {
+    pub async fn record_laid_out(&self, offer: &Offer, buckets: u32) -> Result<(), StoreError> {
         let request = self
             .item_row(offer)
             .update_expression("SET laidOut = :buckets")

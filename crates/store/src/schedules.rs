@@ -10,7 +10,8 @@ use domain::message::{DeadlineInput, VERSION};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Schedules the check of an order at its deadline. The schedule is named after the order: one that exists is this one.
+    /// Schedules the check of an order at its deadline. The schedule is named after the order: one that exists is
+    /// this one.
     pub async fn schedule_deadline(
         &self,
         order: &OrderId,

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_fields_have_defaults() {
         let form = parsed(&sale()).unwrap();
         assert_eq!(form.ends_at.to_string(), "2026-11-11T01:00:00Z");
         assert_eq!((form.payment_window_s, form.buyer_cooldown_ms, form.item_rate_per_second), (900, 0, None));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_taken() {
+    fn given_fields_are_used() {
         let mut body = sale();
         body["paymentWindowSeconds"] = 60.into();
         body["buyerCooldownMs"] = 500.into();

@@ -1,5 +1,5 @@
-//! The operator's requests: set up, preheat, pause, restock, close, watch and audit a sale; give points to a buyer; list dead letters and send
-//! them again.
+//! The operator's requests: set up, preheat, pause, restock, close, watch and audit a sale; give points to a
+//! buyer; list dead letters and send them again.
 //!
 //! Every route needs a token with the scope `seckill/admin`. The gateway checks it, and so does this function.
 
@@ -30,7 +30,8 @@ use crate::view::{AuditView, ItemView, SaleView, SalesView};
 
 pub use crate::traffic::Traffic;
 
-/// How long stock is laid out in one request: API Gateway waits 30 seconds. Preheating again or reconcile lays out the rest.
+/// How long stock is laid out in one request: API Gateway waits 30 seconds. Preheating again or reconcile lays
+/// out the rest.
 const LAY_OUT_BUDGET: Duration = Duration::from_secs(20);
 
 /// Sales in a list, the newest first.

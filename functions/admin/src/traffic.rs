@@ -1,7 +1,9 @@
-//! What the functions measured lately: presses, acceptances and refusals per second, and how long orders take to be placed.
+//! What the functions measured lately: presses, acceptances and refusals per second, and how long orders take to
+//! be placed.
 //!
-//! It comes from CloudWatch, which turns the functions' log lines (EMF) into metrics. It covers all sales together and is some seconds late.
-//! CloudWatch accepts JSON, as DynamoDB does; the one call that is needed is signed and sent here, without another SDK crate.
+//! It comes from CloudWatch, which turns the functions' log lines (EMF) into metrics. It covers all sales
+//! together and is some seconds late. CloudWatch accepts JSON, as DynamoDB does; the one call that is needed is
+//! signed and sent here, without another SDK crate.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -195,14 +197,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_with_its_cause() {
+    fn an_error_includes_its_causes() {
         use aws_smithy_runtime_api::client::result::ConnectorError;
         let said = whole(ConnectorError::io("connection refused".into()));
         assert!(said.contains("connection refused"), "{said}");
     }
 
     #[test]
-    fn what_is_missing_is_nothing_and_sums_become_rates() {
+    fn missing_periods_are_zero_and_sums_become_rates() {
         let result = |id: &str, pairs: &[(f64, f64)]| {
             let (timestamps, values) = pairs.iter().copied().unzip();
             Series { id: id.to_owned(), timestamps, values }

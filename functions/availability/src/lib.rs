@@ -1,7 +1,7 @@
 //! The stream of stock changes: keeps the pages of open buckets and the ledger.
 //!
-//! A stream is ordered, so a batch stops at the first record that cannot be read or written. Everything before it is done, and Lambda
-//! delivers that record and all that follow again.
+//! A stream is ordered, so a batch stops at the first record that cannot be read or written. Everything before it
+//! is done, and Lambda delivers that record and all that follow again.
 
 use aws_lambda_events::dynamodb::{Event, EventRecord};
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
@@ -144,7 +144,8 @@ mod tests {
         }
         json!({
             "eventID": sequence, "eventName": name, "eventVersion": "1.1", "eventSource": "aws:dynamodb",
-            "awsRegion": "us-east-1", "dynamodb": change, "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
+            "awsRegion": "us-east-1", "dynamodb": change,
+            "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
         })
     }
 
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_does_not_read_stops_the_batch_there() {
+    fn an_unreadable_record_stops_the_batch() {
         let good = record("INSERT", "1", None, Some(bucket(24, json!({}))));
         let mut elsewhere = record("INSERT", "2", None, Some(bucket(24, json!({}))));
         elsewhere["dynamodb"]["Keys"]["bucket"]["S"] = "not a bucket".into();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_bucket_is_passed_over() {
+    fn a_removed_bucket_is_ignored() {
         let removed = record("REMOVE", "1", Some(bucket(24, json!({}))), None);
         let (changes, unread) = read_all(&[removed, record("INSERT", "2", None, Some(bucket(24, json!({}))))]);
         assert_eq!((changes.len(), unread), (1, None));

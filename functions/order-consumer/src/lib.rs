@@ -1,7 +1,8 @@
 //! The orders queue: accepted purchases become orders.
 //!
-//! Each message is handled on its own. One that fails for now is reported, and SQS delivers it again. A poison message, which can never be
-//! handled, goes to the dead letters with its reason. Neither delays the other messages of its batch.
+//! Each message is handled on its own. One that fails for now is reported, and SQS delivers it again. A poison
+//! message, which can never be handled, goes to the dead letters with its reason. Neither delays the other
+//! messages of its batch.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use store::{MissingSetting, Names, Store};
 use telemetry::{Metric, Metrics, Sink};
 
 /// Messages handled at the same time: a whole batch.
-const AT_ONCE: usize = 10;
+const CONCURRENCY: usize = 10;
 
 /// What a running function keeps between batches.
 pub struct App {
@@ -43,11 +44,11 @@ pub fn check(names: &Names) -> Result<(), MissingSetting> {
 /// How a message was handled.
 enum Handled {
     Placed(Placement),
-    Buried,
+    DeadLetter,
 }
 
 /// A message was not handled this time; the log says why.
-struct ComesAgain;
+struct Retry;
 
 /// Handles a batch. The answer names the messages that SQS is to deliver again.
 pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
@@ -58,42 +59,42 @@ pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
             let result = one(app, &message).await;
             (message.message_id.unwrap_or_default(), result)
         })
-        .buffer_unordered(AT_ONCE);
+        .buffer_unordered(CONCURRENCY);
     while let Some((message_id, result)) = results.next().await {
         match result {
             Ok(Handled::Placed(placement)) => measure(&mut metrics, &placement),
-            Ok(Handled::Buried) => metrics.count(Metric::DeadLetters),
+            Ok(Handled::DeadLetter) => metrics.count(Metric::DeadLetters),
             // A missing id makes SQS deliver the whole batch again, which does no harm.
-            Err(ComesAgain) => response.add_failure(message_id),
+            Err(Retry) => response.add_failure(message_id),
         }
     }
     metrics.flush(&app.metrics);
     response
 }
 
-async fn one(app: &App, message: &SqsMessage) -> Result<Handled, ComesAgain> {
+async fn one(app: &App, message: &SqsMessage) -> Result<Handled, Retry> {
     let message_id = message.message_id.as_deref();
     let body = message.body.as_deref().unwrap_or_default();
     match read(body) {
         Ok(order) => place(app, &order, message_id).await,
-        Err(reason) => bury(app, body, &reason, message_id).await,
+        Err(reason) => move_to_dead_letters(app, body, &reason, message_id).await,
     }
 }
 
-async fn bury(app: &App, body: &str, reason: &str, message_id: Option<&str>) -> Result<Handled, ComesAgain> {
-    match app.store.bury(body, reason).await {
+async fn move_to_dead_letters(app: &App, body: &str, reason: &str, message_id: Option<&str>) -> Result<Handled, Retry> {
+    match app.store.move_to_dead_letters(body, reason).await {
         Ok(()) => {
             tracing::error!(message_id, reason, "a message cannot be handled: it is kept among the dead letters");
-            Ok(Handled::Buried)
+            Ok(Handled::DeadLetter)
         }
         Err(error) => {
             tracing::error!(message_id, reason, %error, "a message cannot be handled, nor kept: it will come again");
-            Err(ComesAgain)
+            Err(Retry)
         }
     }
 }
 
-async fn place(app: &App, order: &OrderMessage, message_id: Option<&str>) -> Result<Handled, ComesAgain> {
+async fn place(app: &App, order: &OrderMessage, message_id: Option<&str>) -> Result<Handled, Retry> {
     let (order_id, trace) = (&order.order_id, order.trace.as_deref());
     let placed = place_order(&app.store, &app.sales, order, (app.clock)()).await;
     match &placed {
@@ -105,10 +106,13 @@ async fn place(app: &App, order: &OrderMessage, message_id: Option<&str>) -> Res
             tracing::warn!(%order_id, reason = reason.as_str(), trace, "a purchase could not become an order");
         }
         Err(error) => {
-            tracing::warn!(%order_id, message_id, trace, %error, "an order was not placed: its message will come again");
+            tracing::warn!(
+                %order_id, message_id, trace, %error,
+                "an order was not placed: its message will come again"
+            );
         }
     }
-    placed.map(Handled::Placed).map_err(|_| ComesAgain)
+    placed.map(Handled::Placed).map_err(|_| Retry)
 }
 
 /// Reads the message, or explains why it cannot be read.
@@ -146,7 +150,8 @@ mod tests {
     use super::*;
 
     const GOOD: &str = r#"{"version": 1, "orderId": "01K9RXJ8G00123456789ABCDEF0000A", "buyer": "ann", "saleId": "s1",
-        "itemId": "i1", "quantity": 1, "bucket": 3, "trace": "1-2-3", "later": "fields of a later function are no harm"}"#;
+        "itemId": "i1", "quantity": 1, "bucket": 3, "trace": "1-2-3",
+        "later": "fields of a later function do no harm"}"#;
 
     #[test]
     fn a_message_is_read() {

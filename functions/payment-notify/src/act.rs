@@ -112,7 +112,7 @@ impl<'a> Work<'a> {
                 let (status, asked) = (order.status.as_str(), order.attempts.get(usize::from(arrived.attempt)));
                 tracing::error!(
                     %order_id, %method, transaction, amount, %currency, status, ?asked, trace,
-                    "money arrived that nobody asked for: look at it, and send it back at the provider"
+                    "money arrived that no payment asked for: look at it, and send it back at the provider"
                 );
                 return Ok(NoticeAnswer::Refused("WRONG_PAYMENT"));
             }
@@ -217,7 +217,10 @@ impl<'a> Work<'a> {
     fn failed_answer(&self, error: &FlowError) -> NoticeAnswer {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         if error.may_pass() {
-            tracing::warn!(%order_id, %method, %error, trace, "a notice was not handled completely: it will come again");
+            tracing::warn!(
+                %order_id, %method, %error, trace,
+                "a notice was not handled completely: it will come again"
+            );
         } else {
             tracing::error!(%order_id, %method, %error, trace, "a notice cannot be handled");
         }

@@ -1,7 +1,7 @@
 //! Notices about the shop's ordinary orders: verified here, and forwarded to the shop's queue with the notice itself.
 //!
-//! Without a queue the provider is asked to send the notice again, which all of them do for about a day: no payment is lost while the
-//! operator sets the queue up. Each time is logged as an error, and counted.
+//! Without a queue the provider is asked to send the notice again, which all of them do for about a day: no
+//! payment is lost while the operator sets the queue up. Each time is logged as an error, and counted.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -90,7 +90,7 @@ pub(crate) async fn forward(
         Ok(None) => {
             tracing::error!(
                 order_id = number, %provider, trace,
-                "a notice about an ordinary order of the shop, and no queue for it: deploy with ShopQueueUrl and ShopQueueArn"
+                "a notice about an ordinary order, and no queue for it: deploy with ShopQueueUrl and ShopQueueArn"
             );
             metrics.count_of(Metric::NoticesRefused, "NO_SHOP_QUEUE");
             NoticeAnswer::TryAgain
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_for_a_message_are_kept_as_they_are() {
+    fn bytes_that_are_not_text_are_sent_as_base64() {
         let notice = notice();
         for raw in [&b"\xff\x00"[..], "\u{ffff}".as_bytes()] {
             let forwarded = Forwarded::of(&notice, "A-17", raw);

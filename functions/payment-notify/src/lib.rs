@@ -1,8 +1,9 @@
 //! `POST /payments/{provider}/notify`: a payment provider reports a payment or a refund.
 //!
-//! A notice is trusted only after its signature was verified over the exact bytes that arrived. A notice that is forged, altered, stale or
-//! about another amount changes nothing, and is logged and counted. The provider gets the answer "success" only when everything that
-//! follows from its notice is done or recorded. Otherwise it is asked to send the notice again; every step is idempotent.
+//! A notice is trusted only after its signature was verified over the exact bytes that arrived. A notice that is
+//! forged, altered, stale or about another amount changes nothing, and is logged and counted. The provider gets
+//! the answer "success" only when everything that follows from its notice is done or recorded. Otherwise it is
+//! asked to send the notice again; every step is idempotent.
 
 mod act;
 mod forward;
@@ -101,8 +102,8 @@ fn provider_named(request: &Request) -> Result<Kind, Problem> {
     }
 }
 
-/// A provider that is not configured sends no notices: the sender gets 404. If the settings cannot be read now, the provider is asked to
-/// send the notice again.
+/// A provider that is not configured sends no notices: the sender gets 404. If the settings cannot be read now,
+/// the provider is asked to send the notice again.
 fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
     match trouble {
         Trouble::NotConfigured(_) => {
@@ -113,8 +114,8 @@ fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
     }
 }
 
-/// Reads and verifies a notice. One with an unknown key or a wrong signature may be the first after the provider changed its key: the
-/// settings are read again, at most once a minute, and the notice is verified a second time.
+/// Reads and verifies a notice. One with an unknown key or a wrong signature may be the first after the provider
+/// changed its key: the settings are read again, at most once a minute, and the notice is verified a second time.
 async fn read(
     app: &App,
     provider: Arc<Provider>,
@@ -146,7 +147,8 @@ fn refused(kind: Kind, error: &NoticeError, trace: Option<&str>, metrics: &mut M
     metrics.count_of(Metric::NoticesRefused, why);
 }
 
-/// The kind that a refusal is counted as. `None`: the notice is genuine, about something else, and answered with success.
+/// The kind that a refusal is counted as. `None`: the notice is genuine, about something else, and answered with
+/// success.
 fn refusal(error: &NoticeError) -> Option<&'static str> {
     Some(match error {
         NoticeError::TooLarge => "TOO_LARGE",

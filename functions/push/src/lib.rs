@@ -1,4 +1,5 @@
-//! Sends each change of an order to its buyer's open WebSockets, and the buyer's current orders to a WebSocket that has just opened.
+//! Sends each change of an order to its buyer's open WebSockets, and the buyer's current orders to a WebSocket
+//! that has just opened.
 //!
 //! | event | what happens |
 //! |---|---|
@@ -9,9 +10,10 @@
 //! | an order changed (the orders' stream) | its buyer's WebSockets are sent the order |
 //! | it closed, or is found gone (410) some seconds after it was recorded | it is removed |
 //!
-//! A message is the order as `GET /orders/{orderId}` shows it. Everything here can run twice or stop anywhere: a client may then receive a
-//! state twice, or an older one after a newer one, and tells them apart by `version`, which only grows. A message that cannot be sent
-//! after some attempts is given up: nothing depends on it, and `GET /orders` always answers the current state.
+//! A message is the order as `GET /orders/{orderId}` shows it. Everything here can run twice or stop anywhere: a
+//! client may then receive a state twice, or an older one after a newer one, and tells them apart by `version`,
+//! which only grows. A message that cannot be sent after some attempts is given up: nothing depends on it, and
+//! `GET /orders` always answers the current state.
 
 mod records;
 mod sockets;
@@ -32,7 +34,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Store, StoreError};
 
-use crate::records::{Change, Opened, Told};
+use crate::records::{Batch, Change, Opened};
 use crate::sockets::{Post, Sockets};
 
 /// Buyers of one batch that are notified at the same time.
@@ -106,7 +108,7 @@ pub async fn handle(app: &App, event: Value) -> Result<Value, NotHandled> {
     let unreadable = |error: serde_json::Error| NotHandled::Unreadable(error.to_string());
     if event.get("Records").is_some() {
         let event: Event = serde_json::from_value(event).map_err(unreadable)?;
-        return serde_json::to_value(told(app, event).await).map_err(unreadable);
+        return serde_json::to_value(send_changes(app, event).await).map_err(unreadable);
     }
     let event: SocketEvent = serde_json::from_value(event).map_err(unreadable)?;
     if let Some(method) = &event.method_arn {
@@ -143,9 +145,10 @@ async fn authorize(app: &App, event: &SocketEvent, method: &str) -> Result<Value
     }))
 }
 
-/// Sends a batch of changes, in order for each buyer. The answer names the record from which Lambda delivers the batch again.
-async fn told(app: &App, event: Event) -> DynamoDbEventResponse {
-    let Told { changes, opened, unread } = records::read(event);
+/// Sends a batch of changes, in order for each buyer. The answer names the record from which Lambda delivers the
+/// batch again.
+async fn send_changes(app: &App, event: Event) -> DynamoDbEventResponse {
+    let Batch { changes, opened, unread } = records::read(event);
     let mut of_buyers: BTreeMap<BuyerKey, Vec<Change>> = BTreeMap::new();
     for change in changes {
         of_buyers.entry(change.order.id.buyer()).or_default().push(change);
@@ -208,8 +211,8 @@ async fn show(app: &App, buyer: &BuyerKey, connection: &str, waits: &[Duration])
     Ok(())
 }
 
-/// Sends a message; whether it arrived. A connection that is gone, and does not open in the time that is waited for it, is removed, but not
-/// in its first seconds, in which it may be recorded and not open yet.
+/// Sends a message; whether it arrived. A connection that is gone, and does not open in the time that is waited
+/// for it, is removed, but not in its first seconds, in which it may be recorded and not open yet.
 async fn post(
     app: &App,
     buyer: &BuyerKey,

@@ -17,7 +17,8 @@ pub(crate) enum Post {
 pub(crate) struct Sockets(Client);
 
 impl Sockets {
-    /// The environment names the management API's endpoint: `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, the SDK's own variable.
+    /// The environment names the management API's endpoint: `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, the SDK's
+    /// own variable.
     pub(crate) fn new(config: &SdkConfig) -> Self {
         Self(Client::new(config))
     }

@@ -129,11 +129,11 @@ fn summary(report: &Report) -> Value {
 }
 
 fn first_of(lines: &[String]) -> Vec<String> {
-    let mut told: Vec<String> = lines.iter().take(MAX_LISTED).cloned().collect();
+    let mut listed: Vec<String> = lines.iter().take(MAX_LISTED).cloned().collect();
     if lines.len() > MAX_LISTED {
-        told.push(format!("and {} more", lines.len() - MAX_LISTED));
+        listed.push(format!("and {} more", lines.len() - MAX_LISTED));
     }
-    told
+    listed
 }
 
 #[cfg(test)]

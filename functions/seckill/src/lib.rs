@@ -1,7 +1,7 @@
 //! `POST /seckill`: a buyer presses the button.
 //!
-//! A press writes one log line: its metrics, with the order's id if it was accepted. A SOLD_OUT costs no call to the database and no more
-//! than that line.
+//! A press writes one log line: its metrics, with the order's id if it was accepted. A SOLD_OUT costs no call to
+//! the database and no more than that line.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
-/// How long the deployed function works on a press. Lambda would end it after five seconds with a bare 500; a slow database should be
-/// answered with a 503 that says when to retry. A press that times out is like one that crashed, and is repaired in the same way.
+/// How long the deployed function works on a press. Lambda would end it after five seconds with a bare 500; a
+/// slow database should be answered with a 503 that says when to retry. A press that times out is like one that
+/// crashed, and is repaired in the same way.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// What a running function keeps between presses.
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_and_nothing_more_is_taken() {
+    fn missing_and_unknown_fields_are_refused() {
         for (text, field) in [
             (r#"{"saleId": "s1", "itemId": "i1"}"#, "quantity"),
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 0}"#, "quantity"),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_buyer_is_told_the_order() {
+    fn an_accepted_buyer_gets_the_order_id() {
         let buyer = BuyerKey::of(&domain::ids::Buyer::parse("ann").unwrap(), "salt");
         let order_id = OrderId::new(Timestamp::UNIX_EPOCH, &buyer, 7);
         let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED" }).unwrap();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_press_that_takes_too_long_is_told_when_to_come_back() {
+    async fn a_press_that_times_out_says_when_to_retry() {
         let limit = Some(Duration::from_millis(1));
         let slow = in_time(limit, std::future::pending::<Result<(), Problem>>(), None).await.unwrap_err();
         assert_eq!((slow.code, slow.retry_after_s), (Code::Unavailable, Some(1)));

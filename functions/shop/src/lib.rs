@@ -1,7 +1,7 @@
 //! A buyer's other requests: sales, their own orders, pay, cancel and refund.
 //!
-//! Sales are public and need no token. An order is shown to its buyer only; for everyone else it does not exist. The page to which a browser
-//! returns from a provider needs no token but the payment's own number.
+//! Sales are public and need no token. An order is shown to its buyer only; for everyone else it does not exist.
+//! The page to which a browser returns from a provider needs no token but the payment's own number.
 
 mod page;
 mod pay;
@@ -209,7 +209,7 @@ mod tests {
     use domain::ids::Buyer;
 
     #[test]
-    fn anothers_order_and_a_text_that_is_none_are_the_same_to_a_buyer() {
+    fn another_buyers_order_and_an_invalid_id_are_both_unknown() {
         let key = |name| BuyerKey::of(&Buyer::parse(name).unwrap(), "salt");
         let mine = OrderId::new(Timestamp::UNIX_EPOCH, &key("ann"), 1);
         let theirs = OrderId::new(Timestamp::UNIX_EPOCH, &key("bob"), 1);

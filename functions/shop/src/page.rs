@@ -1,6 +1,7 @@
 //! The page to which a buyer's browser returns: in English or Chinese, fit for a phone, without any external resource.
 //!
-//! Its content security policy allows no script, image, frame or form, and one style by its digest. Values from an order are escaped.
+//! Its content security policy allows no script, image, frame or form, and one style by its digest. Values from
+//! an order are escaped.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -22,9 +23,9 @@ use sha2::{Digest, Sha256};
 const STYLE: &str = include_str!("page.css");
 
 /// How often a page about a payment that is being confirmed reloads.
-const LOOK_AGAIN_S: u32 = 2;
+const RELOAD_AFTER_S: u32 = 2;
 /// How long after the deadline it stops reloading: by then reconcile has closed the order.
-const LOOK_UNTIL: SignedDuration = SignedDuration::from_mins(10);
+const RELOAD_UNTIL: SignedDuration = SignedDuration::from_mins(10);
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let digest = STANDARD.encode(Sha256::digest(STYLE));
@@ -104,7 +105,7 @@ pub(crate) fn order(order: &Order, left: Left, language: Language, now: Timestam
         (language.say("Amount", "金额"), money(order.amount, &order.currency)),
         (language.say("Order", "订单号"), escaped(order.id.as_str())),
     ];
-    let is_pending = order.status == Status::PendingPayment && now.duration_since(order.pay_by) < LOOK_UNTIL;
+    let is_pending = order.status == Status::PendingPayment && now.duration_since(order.pay_by) < RELOAD_UNTIL;
     let is_waiting = is_pending && !is_left_unpaid;
     respond(StatusCode::OK, language, &said, &facts, is_waiting)
 }
@@ -186,7 +187,7 @@ fn respond(
     language: Language,
     said: &Said,
     facts: &[(&str, String)],
-    look_again: bool,
+    reloads: bool,
 ) -> Response<Body> {
     let Said { tone, mark, title, text } = said;
     let mut rows = String::new();
@@ -196,10 +197,11 @@ fn respond(
     }
     let rows = if rows.is_empty() { rows } else { format!("<dl>{rows}</dl>") };
     let refresh =
-        if look_again { format!("<meta http-equiv=\"refresh\" content=\"{LOOK_AGAIN_S}\">") } else { String::new() };
+        if reloads { format!("<meta http-equiv=\"refresh\" content=\"{RELOAD_AFTER_S}\">") } else { String::new() };
     let html = format!(
         "<!doctype html><html lang=\"{}\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"robots\" content=\"noindex\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"robots\" content=\"noindex\">\
          {refresh}<title>{title}</title><style>{STYLE}</style></head>\
          <body><main class=\"{tone}\"><div class=\"mark\" aria-hidden=\"true\">{mark}</div>\
          <h1>{title}</h1><p>{text}</p>{rows}</main></body></html>",
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_without_paying_is_not_kept_waiting() {
+    fn a_buyer_who_left_without_paying_does_not_wait() {
         let now = at("2026-11-11T00:05:00Z");
         for (language, words) in [(Language::English, "go back to the shop"), (Language::Chinese, "请返回商店继续支付")]
         {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_gets_the_language_it_likes_better() {
+    fn a_browser_gets_its_preferred_language() {
         let of = |header: &str| {
             let request = lambda_http::http::Request::get("/").header(ACCEPT_LANGUAGE, header).body(Body::Empty);
             Language::of(&request.unwrap())
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_said_plainly() {
+    fn a_page_without_an_order_says_so() {
         let page = nothing(StatusCode::NOT_FOUND, Language::English);
         assert_eq!(page.status(), 404);
         assert!(html(&page).contains("Nothing to show") && !html(&page).contains("<dl>"));

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_points_are_told_in_total() {
+    fn frozen_points_are_summed() {
         let order =
             |random| OrderId::new(Timestamp::UNIX_EPOCH, &OrderId::parse(&NUMBER[..31]).unwrap().buyer(), random);
         let account = Account { balance: 100, frozen: [(order(1), 20), (order(2), 3)].into() };

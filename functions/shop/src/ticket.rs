@@ -1,5 +1,6 @@
-//! `POST /ws-ticket`: a ticket with which a browser opens its WebSocket, `/ws?token=TICKET`. A browser cannot send a header with a
-//! WebSocket, and a token in a URL would appear in logs. A ticket in a log is worthless: it is already used.
+//! `POST /ws-ticket`: a ticket with which a browser opens its WebSocket, `/ws?token=TICKET`. A browser cannot
+//! send a header with a WebSocket, and a token in a URL would appear in logs. A ticket in a log is worthless: it
+//! is already used.
 
 use domain::Timestamp;
 use domain::ids::BuyerKey;

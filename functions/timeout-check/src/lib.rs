@@ -1,8 +1,8 @@
-//! A payment deadline has come: the order is closed, unless it is paid. An open payment is closed at its provider first; if it turns out to
-//! be made, it pays for the order.
+//! A payment deadline has come: the order is closed, unless it is paid. An open payment is closed at its provider
+//! first; if it turns out to be made, it pays for the order.
 //!
-//! Scheduler invokes the function with the input that order-consumer gave the schedule. After an error Lambda retries the invocation, and
-//! then moves it to the dead letters.
+//! Scheduler invokes the function with the input that order-consumer gave the schedule. After an error Lambda
+//! retries the invocation, and then moves it to the dead letters.
 
 use domain::Timestamp;
 use domain::ids::OrderId;
@@ -88,7 +88,8 @@ pub async fn handle(app: &App, input: Value) -> Result<Checked, Failure> {
             Ok(checked(&order))
         }
         Ok(CloseOutcome::NotDue(order)) => Err(Failure::NotDue { order: order_id, pay_by: order.pay_by, now }),
-        // A deadline is scheduled after its order was placed, and orders are never deleted: someone changed the table by hand.
+        // A deadline is scheduled after its order was placed, and orders are never deleted: someone changed the
+        // table by hand.
         Ok(CloseOutcome::Unknown) => {
             tracing::warn!(%order_id, trace, "a deadline of an order that is not there: nothing to close");
             Ok(Checked { order_id, status: None })

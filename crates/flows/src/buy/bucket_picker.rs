@@ -1,11 +1,11 @@
 //! Which bucket to try, and whether any is open, from memory.
 //!
-//! A running function keeps one page of open buckets for each item and reads it again after a few hundred milliseconds. It also
-//! remembers for a second which buckets it found too empty: the page may be stale, and each further attempt would cost a write. While the
-//! page is fresh, a refusal costs no call at all.
+//! A running function keeps one page of open buckets for each item and reads it again after a few hundred
+//! milliseconds. It also remembers for a second which buckets it found too empty: the page may be stale, and each
+//! further attempt would cost a write. While the page is fresh, a refusal costs no call at all.
 //!
-//! When stock returns, the stream of stock changes opens the bucket on its page, and every running function sees it when it next reads
-//! the page. No other broadcast is needed.
+//! When stock returns, the stream of stock changes opens the bucket on its page, and every running function sees
+//! it when it next reads the page. No other broadcast is needed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +16,14 @@ use domain::bucket::BucketNo;
 use domain::ids::Offer;
 use store::{Store, StoreError};
 
-/// How long a page is used before it is read again. A restock is seen everywhere after this time plus the stream's delay.
+/// How long a page is used before it is read again. A restock is seen everywhere after this time plus the
+/// stream's delay.
 pub const FRESH_FOR_MS: i64 = 300;
-/// How long a bucket that was found too empty is not tried again, unless the page shows that it closed and opened since. A unit that
-/// returns to the bucket is seen within this time.
+/// How long a bucket that was found too empty is not tried again, unless the page shows that it closed and opened
+/// since. A unit that returns to the bucket is seen within this time.
 const OBSERVED_FOR_MS: i64 = 1_000;
-/// How soon after a strong read the pages may be read again because a buyer saw a newer version. A made-up version costs at most one
-/// read in this time.
+/// How soon after a strong read the pages may be read again because a buyer saw a newer version. A made-up
+/// version costs at most one read in this time.
 const REREAD_AFTER_MS: i64 = 50;
 /// Buckets read by one request: the most that DynamoDB allows.
 const BUCKETS_READ: usize = 100;
@@ -34,7 +35,8 @@ const CAPACITY: usize = 1_000;
 pub enum Pick {
     /// Try this bucket.
     Bucket(BucketNo),
-    /// No bucket is open for this quantity. A smaller quantity may get `available`, the most units that a bucket was seen to have.
+    /// No bucket is open for this quantity. A smaller quantity may get `available`, the most units that a bucket
+    /// was seen to have.
     Nothing { available: u32 },
 }
 
@@ -45,8 +47,8 @@ pub struct Search<'a> {
     /// How many buckets the item has.
     pub buckets: u32,
     pub quantity: u32,
-    /// The `availabilityVersion` that the buyer saw when pressing. A function that knows an older version reads the pages again before
-    /// it refuses.
+    /// The `availabilityVersion` that the buyer saw when pressing. A function that knows an older version reads
+    /// the pages again before it refuses.
     pub seen_version: Option<u64>,
     pub now: Timestamp,
     /// Random bits, so that running functions spread over pages and buckets.
@@ -112,8 +114,8 @@ impl BucketPicker {
         view.lock().await.free_at_most.insert(bucket, (free, now.as_millisecond()));
     }
 
-    /// Reads up to a hundred buckets that the page lists as open, in one request. When several in a row turn out to be empty, the page is
-    /// stale, and trying each of the others would cost a write.
+    /// Reads up to a hundred buckets that the page lists as open, in one request. When several in a row turn out
+    /// to be empty, the page is stale, and trying each of the others would cost a write.
     pub async fn read_buckets(
         &self,
         store: &Store,
@@ -184,9 +186,10 @@ impl View {
         Ok(())
     }
 
-    /// Reads all pages with strong consistency, and forgets earlier observations: they are older than what the buyer has seen.
+    /// Reads all pages with strong consistency, and forgets earlier observations: they are older than what the
+    /// buyer has seen.
     async fn read_all_strongly(&mut self, store: &Store, search: &Search<'_>) -> Result<(), StoreError> {
-        let read = store.pages_as_they_are(search.offer, &all_pages(search.buckets)).await?;
+        let read = store.pages_consistently(search.offer, &all_pages(search.buckets)).await?;
         self.free_at_most.clear();
         self.turn_to_one_of(read, search);
         self.strongly_read_at_ms = Some(search.now.as_millisecond());

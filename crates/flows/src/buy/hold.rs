@@ -1,7 +1,7 @@
 //! The purchase's second step: a bucket is found, and the units are held in it.
 //!
-//! A bucket that is definitely full is left for another one, after the claim was moved there. A hold without a clear answer ends the
-//! request with an error: the next request asks the same bucket again.
+//! A bucket that is definitely full is left for another one, after the claim was moved there. A hold without a
+//! clear answer ends the request with an error: the next request asks the same bucket again.
 
 use std::time::{Duration, Instant};
 
@@ -15,17 +15,19 @@ use crate::buy::bucket_picker::{Pick, Search};
 use crate::buy::purchase::{Purchase, Refusal, Seckill};
 use crate::sale::stock;
 
-/// Buckets tried for one press. At the very end of a sale many turn out to be empty; beyond this number it is fairer to other buyers to
-/// answer that the sale is busy.
+/// Buckets tried for one press. At the very end of a sale many turn out to be empty; beyond this number it is
+/// fairer to other buyers to answer that the sale is busy.
 pub const BUCKETS_TRIED: u32 = 12;
 /// After so many empty buckets the page is clearly stale: many buckets are read before more are tried.
 pub const READ_BUCKETS_AFTER: u32 = 3;
-/// Buckets from which other requests than the first may move a claim. Each of them is checked before the purchase is given up.
+/// Buckets from which other requests than the first may move a claim. Each of them is checked before the purchase
+/// is given up.
 const MAX_PREVIOUS_BUCKETS: usize = 24;
 
 impl Seckill {
-    /// Holds the claim's units, in its bucket or in the next one that has them. If there are none, the claim is withdrawn together with
-    /// its keys, if this request may do that. Else the claim stays: it blocks no other buyer, and the buyer's next press resumes it.
+    /// Holds the claim's units, in its bucket or in the next one that has them. If there are none, the claim is
+    /// withdrawn together with its keys, if this request may do that. Else the claim stays: it blocks no other
+    /// buyer, and the buyer's next press resumes it.
     pub(super) async fn hold(
         &self,
         purchase: &Purchase,
@@ -113,8 +115,8 @@ pub(super) enum Request<'a> {
 }
 
 impl Request<'_> {
-    /// The claim as this request moves it; `None`: it was moved too often. The first request leaves a bucket only if it holds nothing
-    /// there, so it does not have to record it.
+    /// The claim as this request moves it; `None`: it was moved too often. The first request leaves a bucket only
+    /// if it holds nothing there, so it does not have to record it.
     fn moved(self, claim: &Claim, to: BucketNo) -> Option<Claim> {
         let mut moved = Claim { bucket: to, ..claim.clone() };
         if !matches!(self, Request::First(_)) && !moved.previous_buckets.contains(&claim.bucket) {

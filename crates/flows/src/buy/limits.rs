@@ -1,9 +1,9 @@
-//! The rate limits of a sale's settings, for one running function: a token bucket per item, and a cool-down per buyer. API Gateway
-//! throttles before them.
+//! The rate limits of a sale's settings, for one running function: a token bucket per item, and a cool-down per
+//! buyer. API Gateway throttles before them.
 //!
-//! A press passes both limits or counts for neither, so a buyer who waits as long as the answer says is not refused for the earlier
-//! press. The memory is bounded: when it is full the oldest entries are forgotten, to the buyer's advantage. A sale without limits costs
-//! nothing here.
+//! A press passes both limits or counts for neither, so a buyer who waits as long as the answer says is not
+//! refused for the earlier press. The memory is bounded: when it is full the oldest entries are forgotten, to the
+//! buyer's advantage. A sale without limits costs nothing here.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -22,8 +22,9 @@ const ITEMS: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Limits {
     memory: Mutex<Memory>,
-    /// Hashes a buyer and an item to the number they are remembered by. It is randomly seeded, so a collision cannot be provoked. Two
-    /// buyers with the same number would cool down together; the chance is 1 in 2^47 among all that are remembered.
+    /// Hashes a buyer and an item to the number they are remembered by. It is randomly seeded, so a collision
+    /// cannot be provoked. Two buyers with the same number would cool down together; the chance is 1 in 2^47
+    /// among all that are remembered.
     hasher: RandomState,
 }
 

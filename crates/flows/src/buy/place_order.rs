@@ -3,12 +3,12 @@
 //! | stopped after | left behind | repaired by |
 //! |---|---|---|
 //! | the claim is ORDERED | no order yet | the message comes again; if it is lost, reconcile sends it again |
-//! | the order is placed | no schedule | the message comes again; without it, reconcile closes the order after its deadline |
+//! | the order is placed | no schedule | the message comes again; else reconcile closes the order when overdue |
 //! | the schedule is made | nothing | |
 //!
-//! The claim decides: an order is only made for the purchase that has the buyer's claim. A purchase that lost it is recorded as FAILED,
-//! and its units return by the steps of [`crate::finish::closed`]. The same steps follow if a message arrives after its order has ended
-//! and still finds the claim.
+//! The claim decides: an order is only made for the purchase that has the buyer's claim. A purchase that lost it
+//! is recorded as FAILED, and its units return by the steps of [`crate::finish::closed`]. The same steps follow
+//! if a message arrives after its order has ended and still finds the claim.
 
 use domain::Timestamp;
 use domain::claim::ClaimState;
@@ -63,8 +63,8 @@ pub async fn place_order(
         Placed::Existing(existing) => (*existing, false),
     };
 
-    // 3. Its deadline. A schedule that exists is this one. An order that has ended needs none, but the claim found above should have been
-    // dropped when it ended.
+    // 3. Its deadline. A schedule that exists is this one. An order that has ended needs none, but the claim
+    // found above should have been dropped when it ended.
     if !order.status.is_live() {
         finish::closed(store, &order).await?;
     } else if order.status == Status::PendingPayment {
@@ -103,8 +103,8 @@ fn pending(message: &OrderMessage, sale: &Sale, item: &Item, now: Timestamp) -> 
 
 /// Records that a purchase could not become an order, and returns its units.
 ///
-/// If another copy of the message places the order at the same time, the first write of the order's row decides. Stopped after that
-/// write, the holder is still in its bucket, and reconcile does the remaining steps.
+/// If another copy of the message places the order at the same time, the first write of the order's row decides.
+/// Stopped after that write, the holder is still in its bucket, and reconcile does the remaining steps.
 pub async fn fail(
     store: &Store,
     message: &OrderMessage,

@@ -5,23 +5,25 @@
 //! | the claim | a claim without stock | the buyer's next press resumes it; it blocks no other buyer |
 //! | a move of the claim | the same, at another bucket | the same |
 //! | the hold | stock held, claim HELD, no message | the buyer's next press, or reconcile sends the message |
-//! | the claim is marked ORDERED, by a second request | stock held, claim ORDERED, no message | reconcile sends the message |
+//! | the claim is ORDERED, by a second request | stock held, claim ORDERED, no message | reconcile sends the message |
 //! | the message | nothing | order-consumer makes the order |
 //!
 //! # Two requests for one order
 //!
-//! Two requests may work on one order at the same time: the same key is sent twice, or a request resumes a purchase that looks abandoned.
-//! Each moves the claim before it tries another bucket, so the order can only hold where the claim says. A hold that arrives after its
-//! claim has moved on is a holder that no claim points to: reconcile returns it.
+//! Two requests may work on one order at the same time: the same key is sent twice, or a request resumes a
+//! purchase that looks abandoned. Each moves the claim before it tries another bucket, so the order can only hold
+//! where the claim says. A hold that arrives after its claim has moved on is a holder that no claim points to:
+//! reconcile returns it.
 //!
 //! An accepted purchase must never be undone. Three rules ensure it:
 //!
-//! - The first request does not re-read its claim after the hold, so no other request may withdraw the claim while the first can still be
-//!   running.
-//! - Any other request marks the claim as ORDERED, by a third write, before it is accepted: after that the first cannot withdraw it.
-//! - The first request may have held its units in a bucket from which another request has moved the claim away. A request that moves
-//!   another's claim therefore adds the old bucket to the claim's `previous_buckets`, and a request that finds no units checks those
-//!   buckets before it answers SOLD_OUT.
+//! - The first request does not re-read its claim after the hold, so no other request may withdraw the claim
+//!   while the first can still be running.
+//! - Any other request marks the claim as ORDERED, by a third write, before it is accepted: after that the first
+//!   cannot withdraw it.
+//! - The first request may have held its units in a bucket from which another request has moved the claim away. A
+//!   request that moves another's claim therefore adds the old bucket to the claim's `previous_buckets`, and a
+//!   request that finds no units checks those buckets before it answers SOLD_OUT.
 
 use std::time::Duration;
 
@@ -142,8 +144,9 @@ impl Seckill {
         };
         self.admit(purchase, sale)?;
         let order = OrderId::new(*now, &purchase.buyer_key, purchase.random);
-        // Without a key of the buyer's, the order's id is the key. A key outlives its claim: a delayed write of the claim that arrives after
-        // the order has ended is refused because of it. Otherwise it would leave a claim that nothing ever drops.
+        // Without a key of the buyer's, the order's id is the key. A key outlives its claim: a delayed write of
+        // the claim that arrives after the order has ended is refused because of it. Otherwise it would leave a
+        // claim that nothing ever drops.
         let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
         let (quantity, state) = (purchase.quantity, ClaimState::Held);
         let claim = Claim { order, quantity, bucket, state, previous_buckets: Vec::new() };
@@ -177,15 +180,16 @@ impl Seckill {
         }
     }
 
-    /// Applies the sale's rate limits, before anything that costs a call for this press alone. What is known from memory is answered
-    /// without a limit: a buyer who hears SOLD_OUT does not come back, one who hears RATE_LIMITED does.
+    /// Applies the sale's rate limits, before anything that costs a call for this press alone. What is known from
+    /// memory is answered without a limit: a buyer who hears SOLD_OUT does not come back, one who hears
+    /// RATE_LIMITED does.
     fn admit(&self, purchase: &Purchase, sale: &Sale) -> Result<(), Refusal> {
         let limited = self.limits.admit(sale, &purchase.offer, &purchase.buyer_key, purchase.now);
         limited.map_err(|retry_after_ms| Refusal::RateLimited { retry_after_ms })
     }
 
-    /// Refuses, unless this buyer's key was answered before: the answer to a key does not change because the sale went on. Without a key
-    /// a refusal costs no call.
+    /// Refuses, unless this buyer's key was answered before: the answer to a key does not change because the sale
+    /// went on. Without a key a refusal costs no call.
     async fn replay_or_refuse(
         &self,
         purchase: &Purchase,
@@ -230,8 +234,9 @@ impl Seckill {
             false => Request::Another,
         };
         let held = match self.hold(purchase, item, claim, request).await {
-            // No units for the larger quantity of the unfinished purchase says nothing about the quantity asked for now. Once its first
-            // request has certainly ended, the purchase is withdrawn, and the next press starts a new one.
+            // No units for the larger quantity of the unfinished purchase says nothing about the quantity asked
+            // for now. Once its first request has certainly ended, the purchase is withdrawn, and the next press
+            // starts a new one.
             Err(Refusal::SoldOut { .. }) if is_more => return Err(Refusal::Busy),
             held => held?,
         };
@@ -243,8 +248,8 @@ impl Seckill {
         Ok(accepted)
     }
 
-    /// Marks the claim as ORDERED, at the bucket that has its units: from now on only the order's own end removes it. If this request
-    /// stops here, reconcile sends the message.
+    /// Marks the claim as ORDERED, at the bucket that has its units: from now on only the order's own end removes
+    /// it. If this request stops here, reconcile sends the message.
     async fn mark_ordered(&self, purchase: &Purchase, Held { claim, took }: Held) -> Result<Held, Refusal> {
         let offer = &purchase.offer;
         let claims = match self.store.mark_ordered(offer, &claim.order, claim.bucket).await? {
@@ -280,7 +285,8 @@ impl Seckill {
             bucket: claim.bucket,
             trace: purchase.trace.clone(),
         };
-        // Claim and hold are durable: if the queue is down, the order is delayed and not lost. Reconcile sends the message.
+        // Claim and hold are durable: if the queue is down, the order is delayed and not lost. Reconcile sends
+        // the message.
         let unsent = self.store.send_order(&message).await.err();
         Accepted { order: claim.order, hold_took: Some(took), unsent }
     }

@@ -2,14 +2,19 @@
 //!
 //! | stopped after | left behind | repaired by |
 //! |---|---|---|
-//! | the open payment is marked as closing | an order that still waits; its payment is no longer shown | the same close again (Lambda retries it), or reconcile after the deadline; a buyer who asks for a payment gets a new one |
-//! | the payment is closed at its provider | the same | the same; closing it again has no effect |
-//! | the order is CLOSED, and its frozen points are back | claim and units still held | the same close again, or reconcile, led by the holder |
-//! | the claim is dropped | units still held; the buyer may buy again | the same |
+//! | the open payment is marked as closing | the order waits; its payment is no longer shown | (1) |
+//! | the payment is closed at its provider | the same | (1); closing it again has no effect |
+//! | the order is CLOSED, its frozen points are back | claim and units still held | (2) |
+//! | the claim is dropped | units still held; the buyer may buy again | (2) |
 //! | the units are released | nothing | |
 //!
-//! The provider comes first: nothing is given away while the payment for it can still be made. A payment that turns out to be made
-//! settles the order instead.
+//! (1) The same close again, which Lambda retries, or reconcile after the deadline. A buyer who asks for a payment in the
+//! meantime gets a new one.
+//!
+//! (2) The same close again, or reconcile, led by the holder.
+//!
+//! The provider comes first: nothing is given away while the payment for it can still be made. A payment that
+//! turns out to be made settles the order instead.
 
 use domain::Timestamp;
 use domain::ids::OrderId;
@@ -101,7 +106,8 @@ enum Prepared {
     Ended(CloseOutcome),
 }
 
-/// Prepares the close of an order that could not be closed by one write: closes its open payment, or tells why it stays as it is.
+/// Prepares the close of an order that could not be closed by one write: closes its open payment, or tells why it
+/// stays as it is.
 async fn prepare(context: Context<'_>, order: Option<Box<Order>>, cause: Cause) -> Result<Prepared, FlowError> {
     let Context { store, now, .. } = context;
     let Some(order) = order else { return Ok(Prepared::Ended(CloseOutcome::Unknown)) };

@@ -44,10 +44,11 @@ pub fn method(kind: Kind) -> Method {
     }
 }
 
-/// Closes an order's open payment at its provider. After a crash it can be run again: closing a closed payment has no effect.
+/// Closes an order's open payment at its provider. After a crash it can be run again: closing a closed payment
+/// has no effect.
 ///
-/// For a payment without a link the provider is not even asked. A link is shown only once it is kept, and none is kept once the
-/// payment is marked as closing: nobody has a link, so nobody can pay.
+/// For a payment without a link the provider is not even asked. A link is shown only once it is kept, and none is
+/// kept once the payment is marked as closing: no buyer has a link, so no one can pay.
 pub(crate) async fn close_at_provider(
     context: Context<'_>,
     order: &Order,
@@ -70,7 +71,7 @@ pub(crate) async fn close_at_provider(
         return close(context, order, payment).await;
     }
     // From here on no buyer is sent to this payment, even if this run stops here.
-    match store.closing_payment(&order.id, payment.attempt).await? {
+    match store.mark_payment_closing(&order.id, payment.attempt).await? {
         OrderChange::Made(order) => match &order.payment {
             Some(payment) => close(context, &order, payment).await,
             None => Ok(ProviderClose::Changed),

@@ -1,7 +1,8 @@
-//! A provider reports that a payment was closed unpaid: it is removed from its order, which goes on waiting for another.
+//! A provider reports that a payment was closed unpaid: it is removed from its order, which goes on waiting for
+//! another.
 //!
-//! One write, guarded by the attempt: a notice that is duplicated, late, or concurrent with another close of the same payment finds
-//! nothing to do. Points that were frozen for the payment thaw with it.
+//! One write, guarded by the attempt: a notice that is duplicated, late, or concurrent with another close of the
+//! same payment finds nothing to do. Points that were frozen for the payment thaw with it.
 
 use domain::ids::PaymentNumber;
 use domain::order::{Order, Status};

@@ -2,14 +2,15 @@
 //!
 //! | stopped after | left behind | repaired by |
 //! |---|---|---|
-//! | the order is REFUNDING and the refund is in the log, marked open: one transaction | money not back | reconcile, led by that mark |
-//! | the provider has sent the money back | the order is still REFUNDING | the same; asking again with the same number moves no money |
+//! | the order is REFUNDING, the refund is logged as open: one transaction | money not back | reconcile, led by that mark |
+//! | the provider has sent the money back | the order is still REFUNDING | the same; asking again moves no money |
 //! | the order is REFUNDED, and its points are back: one transaction | claim and units | the same |
 //! | the claim is dropped | units; the buyer may buy again | the same |
 //! | the units are on sale again | the mark | the same |
 //! | the mark is removed | nothing | |
 //!
-//! The refund's number is derived from the payment and its transaction, so the provider recognises it however often it is asked.
+//! The refund's number is derived from the payment and its transaction, so the provider recognises it however
+//! often it is asked.
 
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Event, Order, Status, Step, step};
@@ -96,7 +97,7 @@ pub async fn resume(context: Context<'_>, entry: &RefundEntry) -> Result<Progres
         };
         if let Some(trouble) = trouble {
             let short: String = trouble.chars().take(MAX_EXPLANATION).collect();
-            store.refund_tried(entry, &short, now).await?;
+            store.record_refund_attempt(entry, &short, now).await?;
             return answer.map(|_| Progress::Open);
         }
     }

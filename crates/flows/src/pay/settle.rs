@@ -1,18 +1,19 @@
 //! Money arrived: a notice reports it, or a payment that was to be closed turns out to be made.
 //!
-//! The order decides what the money is for ([`domain::payment::verdict`]). Each decision is one conditional write, so money that is
-//! reported twice, out of order, or at the same moment as a timeout or a cancel is decided once.
+//! The order decides what the money is for ([`domain::payment::verdict`]). Each decision is one conditional
+//! write, so money that is reported twice, out of order, or at the same moment as a timeout or a cancel is
+//! decided once.
 //!
 //! | the order | step | stopped after it | repaired by |
 //! |---|---|---|---|
-//! | waits | PAID (frozen points are spent with it) | no pay log, units not sold | the notice comes again; reconcile, led by the holder |
+//! | waits | PAID (spends frozen points) | no pay log, units not sold | the notice again; reconcile, led by the holder |
 //! | | pay log | units not sold | the same |
 //! | | units sold | nothing left | |
 //! | is closed | money into the pay log, marked open | the order is still closed | reconcile, led by that mark |
 //! | | the remaining steps of the close | the same | the same |
 //! | | PAID, units sold, claim, mark removed: one transaction | nothing left | |
 //! | does not need it | money into the pay log, marked open | no refund yet | reconcile, led by that mark |
-//! | | its refund is decided, mark removed: one transaction | money not back | reconcile, led by the refund's own mark |
+//! | | its refund is decided, mark removed: one transaction | money not back | reconcile, led by the refund's mark |
 //! | | the refund: see [`crate::pay::refund`] | | |
 
 use domain::availability::{Page, pages};
@@ -69,8 +70,8 @@ struct Leftover {
     payment: OpenPayment,
 }
 
-/// Closes a payment that its order no longer needs, so that the buyer does not pay twice. If the buyer has paid it already, that money
-/// is settled too: it goes back.
+/// Closes a payment that its order no longer needs, so that the buyer does not pay twice. If the buyer has paid
+/// it already, that money is settled too: it goes back.
 async fn close_leftover(
     context: Context<'_>,
     leftover: &Leftover,
@@ -148,7 +149,8 @@ async fn keep(
     Ok(Some(Settled::Paid(paid)))
 }
 
-/// The order is closed: it is revived if units can be had for it, else the money goes back. `None`: the order changed in between.
+/// The order is closed: it is revived if units can be had for it, else the money goes back. `None`: the order
+/// changed in between.
 async fn revive(context: Context<'_>, order: &Order, with: &PaidWith) -> Result<Option<Settled>, FlowError> {
     let Context { store, now, .. } = context;
     store.log_payment(&PayEntry::new(order, with, now), true).await?;
@@ -204,8 +206,8 @@ async fn return_money(context: Context<'_>, order: &Order, with: &PaidWith) -> R
     Ok(order.map(|order| Settled::Returned { order, newly_refunded }))
 }
 
-/// Asks the provider for a refund that is decided and logged. If it does not take the refund now, reconcile asks again. Returns
-/// whether this run finished the refund.
+/// Asks the provider for a refund that is decided and logged. If it does not take the refund now, reconcile asks
+/// again. Returns whether this run finished the refund.
 async fn resume_return(context: Context<'_>, order: &Order, with: &PaidWith) -> Result<bool, StoreError> {
     let Some(entry) = context.store.refund_entry(&order.id, with.method, &with.transaction).await? else {
         return Ok(false);

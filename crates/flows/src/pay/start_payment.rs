@@ -2,13 +2,17 @@
 //!
 //! | stopped after | left behind | repaired by |
 //! |---|---|---|
-//! | another open payment is closed | the order waits, with no payment, or with one that is marked as closing | the buyer asks again; else the order's own close |
-//! | the payment is open in the order (its points are frozen with it) | the provider may not know it yet | the buyer asks again and gets the same; else the order's own close, which closes it at the provider |
-//! | the provider was asked | its answer is not kept | the same: the provider answers a repeated request with the same payment |
+//! | another open payment is closed | an order without a payment, or with one marked as closing | (1) |
+//! | the payment is open in the order (its points are frozen with it) | the provider may not know it yet | (2) |
+//! | the provider was asked | its answer is not kept | (2); it answers a repeated request with the same payment |
 //! | the answer is kept | nothing | |
 //!
-//! Amount, currency and number come from the order, never from the buyer. The payment is in the order before the provider hears of it, so
-//! a close knows of everything that can be paid.
+//! (1) The buyer asks again; else the order's own close.
+//!
+//! (2) The buyer asks again and gets the same payment; else the order's own close, which closes it at the provider.
+//!
+//! Amount, currency and number come from the order, never from the buyer. The payment is in the order before the
+//! provider hears of it, so a close knows of everything that can be paid.
 
 use domain::Timestamp;
 use domain::ids::{OrderId, PaymentNumber};

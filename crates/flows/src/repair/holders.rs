@@ -78,8 +78,8 @@ async fn repair_holder(
     };
     let claim = claims.claims.get(&offer.item);
     let verdict = verdict(id, *bucket, order, claim, now);
-    // If nothing names the buyer, the failed order is recorded under the buyer's key. It must be recorded in any case, because the
-    // record is what makes it safe to return the units.
+    // If nothing names the buyer, the failed order is recorded under the buyer's key. It must be recorded in any
+    // case, because the record is what makes it safe to return the units.
     let named = buyer.or_else(|| order.map(|order| order.buyer_name.clone()));
     let buyer = match named {
         Some(buyer) => buyer,

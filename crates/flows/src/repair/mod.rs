@@ -3,12 +3,12 @@
 //! | step | what it does |
 //! |---|---|
 //! | walk the buckets of every watched sale | lays out missing buckets, adds up free, held and sold units |
-//! | `holders` | each holder that is old enough leads to its order and its claim; [`domain::repair::verdict`] says what to do |
+//! | `holders` | each old holder leads to its order and claim; [`domain::repair::verdict`] says what to do |
 //! | `pages` | corrects pages of open buckets that differ from the buckets themselves |
 //! | `money` | payments and refunds that the log marks as open: settles the one, resumes the other |
 //!
-//! Everything it does is a step of another flow, so it can run twice, run at the same time as those flows, or stop anywhere. A second run
-//! finds nothing to do.
+//! Everything it does is a step of another flow, so it can run twice, run at the same time as those flows, or
+//! stop anywhere. A second run finds nothing to do.
 
 mod holders;
 mod money;
@@ -166,8 +166,8 @@ async fn walk_buckets(run: &Run<'_>, offer: &Offer, item: &Item, report: &mut Re
     let mut totals = Totals::default();
     for number in 0..page_count(buckets) {
         let on_page = buckets_on(number, buckets);
-        // The page is read before its buckets: a bucket that opens after this changes the page's version, and a correction by what was
-        // seen earlier is then refused.
+        // The page is read before its buckets: a bucket that opens after this changes the page's version, and a
+        // correction by what was seen earlier is then refused.
         let page = store.pages(offer, &[number]).await?.pop().map(|(_, page)| page);
         let read = store.buckets(offer, on_page.clone()).await?;
         totals.add(item, on_page.start, on_page.end, &read);

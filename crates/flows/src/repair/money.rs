@@ -11,8 +11,8 @@ use crate::Context;
 use crate::pay::refund::{self, Progress};
 use crate::pay::settle::{Settled, settle};
 
-/// Settles open payments and resumes open refunds. What is not reached before `until` waits for the next run; what was tried without
-/// effect in this run is not due in the next one, so every entry gets its turn.
+/// Settles open payments and resumes open refunds. What is not reached before `until` waits for the next run;
+/// what was tried without effect in this run is not due in the next one, so every entry gets its turn.
 pub(super) async fn resume_open_entries(
     context: Context<'_>,
     until: Instant,

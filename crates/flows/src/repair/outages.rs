@@ -1,4 +1,5 @@
-//! Which providers do not answer in this run, so that they are not asked for every order: each unanswered call costs seconds.
+//! Which providers do not answer in this run, so that they are not asked for every order: each unanswered call
+//! costs seconds.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,8 +25,8 @@ struct Outage {
 }
 
 impl ProviderOutages {
-    /// Whether to ask the provider of an order's open payment, if it has one. An order for which it is not asked is counted as
-    /// postponed.
+    /// Whether to ask the provider of an order's open payment, if it has one. An order for which it is not asked
+    /// is counted as postponed.
     pub(super) fn should_ask(&self, order: Option<&Order>) -> bool {
         let open = order.and_then(|order| order.attempts.get(usize::from(order.payment.as_ref()?.attempt)));
         let Some(attempt) = open else { return true };
@@ -38,7 +39,8 @@ impl ProviderOutages {
         }
     }
 
-    /// Counts a call that was not answered. A refusal is an answer: it comes at once and says nothing about other orders.
+    /// Counts a call that was not answered. A refusal is an answer: it comes at once and says nothing about other
+    /// orders.
     pub(super) fn record(&self, error: &FlowError) {
         if let FlowError::Provider { method, trouble } = error
             && trouble.may_pass()

@@ -19,8 +19,8 @@ pub(super) struct Seen<'a> {
 
 /// Corrects a page that differs from its buckets. Returns how many buckets were corrected.
 ///
-/// The stream may only be behind: writing first what it will write later does no harm. If the page has changed since it was read, no
-/// bucket is closed on it: the next run looks again.
+/// The stream may only be behind: writing first what it will write later does no harm. If the page has changed
+/// since it was read, no bucket is closed on it: the next run looks again.
 pub(super) async fn correct(store: &Store, offer: &Offer, seen: Seen<'_>) -> Result<u32, StoreError> {
     let Seen { number, on_page, page, buckets } = seen;
     let open: BTreeSet<BucketNo> =
@@ -30,7 +30,8 @@ pub(super) async fn correct(store: &Store, offer: &Offer, seen: Seen<'_>) -> Res
         None => (on_page.collect(), 0),
     };
     let closed: BTreeSet<BucketNo> = &listed - &open;
-    // While a page is not written, every bucket on it counts as open. The first write ends that, so it must list all open ones.
+    // While a page is not written, every bucket on it counts as open. The first write ends that, so it must list
+    // all open ones.
     let opened = if version == 0 && !closed.is_empty() { open } else { &open - &listed };
     let mut corrected = opened.len();
     if version > 0 || opened.is_empty() {

@@ -1,8 +1,9 @@
 //! An operator sets up a sale and changes it.
 //!
-//! A new sale, and an edited draft, are written in one transaction. Of a preheated sale, the sale's row is written first; its version
-//! decides between two operators, and the one who is refused has changed nothing. Then its items get their names. Stopped in between,
-//! some items keep their previous names; saving the same form again finishes the change.
+//! A new sale, and an edited draft, are written in one transaction. Of a preheated sale, the sale's row is
+//! written first; its version decides between two operators, and the one who is refused has changed nothing. Then
+//! its items get their names. Stopped in between, some items keep their previous names; saving the same form
+//! again finishes the change.
 
 use domain::Timestamp;
 use domain::ids::{ItemId, Offer, SaleId};
@@ -27,7 +28,7 @@ pub enum SetUpError {
     #[error("this Idempotency-Key was used for another restock")]
     Mismatch,
     /// Another operator changed the sale at the same moment, repeatedly.
-    #[error("the sale was changed by somebody else at the same moment: try again")]
+    #[error("the sale was changed by another operator at the same moment: try again")]
     Changed,
     #[error(transparent)]
     Unavailable(#[from] StoreError),
@@ -100,7 +101,9 @@ pub async fn change(
         let found = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
         let state = found.sale.state.after(change).ok_or(SetUpError::WrongState(match found.sale.state {
             SaleState::Draft => "the sale is a draft: preheat it first",
-            SaleState::Ready | SaleState::Paused | SaleState::Closed => "the sale is closed for good: create a new one",
+            SaleState::Ready | SaleState::Paused | SaleState::Closed => {
+                "the sale is closed and stays closed: create a new one"
+            }
         }))?;
         if state == found.sale.state {
             return Ok(found);

@@ -1,7 +1,7 @@
 //! Stock is laid out in buckets, and added to. Neither ever changes an existing bucket.
 //!
-//! An item's row holds its layout, from which the buckets follow. Stopped in the middle, some buckets are missing: preheating again,
-//! restocking or reconcile lays them out.
+//! An item's row holds its layout, from which the buckets follow. Stopped in the middle, some buckets are
+//! missing: preheating again, restocking or reconcile lays them out.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -22,22 +22,24 @@ const CONCURRENCY: usize = 32;
 /// After so many buckets the progress is recorded.
 const RECORDED_EVERY: u32 = 2_048;
 
-/// Preheats a sale: from now on it sells between its start and its end. Preheating again changes no existing bucket. Returns when all
-/// buckets are laid out, or at `until`; the sale then says how far it came, and preheating again resumes.
+/// Preheats a sale: from now on it sells between its start and its end. Preheating again changes no existing
+/// bucket. Returns when all buckets are laid out, or at `until`; the sale then says how far it came, and
+/// preheating again resumes.
 pub async fn preheat(store: &Store, id: &SaleId, now: Timestamp, until: Instant) -> Result<SaleWithItems, SetUpError> {
     for _ in 0..CAS_ATTEMPTS {
         let SaleWithItems { sale, items } = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
         let state = sale.state.after(SaleChange::Preheat);
         let state = state.ok_or(SetUpError::WrongState("a closed sale cannot be preheated: create a new one"))?;
 
-        // 1. The layout. It is only written while it is empty, and only for the stock that was read: an edit in between has changed the
-        // version too, and the next round lays out the edited stock.
+        // 1. The layout. It is only written while it is empty, and only for the stock that was read: an edit in
+        // between has changed the version too, and the next round lays out the edited stock.
         for item in items.values().filter(|item| item.layout.0.is_empty()) {
             let segment = Segment::new(item.stock, item.limit_per_buyer, None);
             store.extend_layout(&offer(&sale, item), item, &segment).await?;
         }
 
-        // 2. The sale is ready: its items can no longer be edited. An edit in between has changed the version: start again.
+        // 2. The sale is ready: its items can no longer be edited. An edit in between has changed the version:
+        // start again.
         if sale.state == SaleState::Draft {
             let ready = Sale { state, version: sale.version + 1, changed_at: now, ..sale.clone() };
             if store.put_sale_row(&ready, true).await? == SaleWrite::Changed {
@@ -55,8 +57,8 @@ pub async fn preheat(store: &Store, id: &SaleId, now: Timestamp, until: Instant)
     Err(SetUpError::Changed)
 }
 
-/// Adds units to an item that is on sale. The same key again adds nothing. The key is mandatory: it identifies a restock whose answer was
-/// lost.
+/// Adds units to an item that is on sale. The same key again adds nothing. The key is mandatory: it identifies a
+/// restock whose answer was lost.
 pub async fn restock(
     store: &Store,
     offer: &Offer,
@@ -98,8 +100,8 @@ pub async fn restock(
 
 /// Lays out the buckets of an item, from the recorded progress on, until `until`. Returns how far it came.
 ///
-/// Buckets before the recorded progress are never laid out again: one that has disappeared had sold units in it, and laying it out anew
-/// would sell them twice.
+/// Buckets before the recorded progress are never laid out again: one that has disappeared had sold units in it,
+/// and laying it out anew would sell them twice.
 pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: Instant) -> Result<u32, StoreError> {
     let buckets = item.layout.buckets();
     let mut first = item.laid_out;
@@ -109,7 +111,7 @@ pub async fn lay_out_missing(store: &Store, offer: &Offer, item: &Item, until: I
             (first..end).filter_map(|bucket| item.layout.cap(bucket).map(|cap| (bucket, cap))).collect();
         let writes: Vec<_> = caps.into_iter().map(|(bucket, cap)| store.lay_out(offer, bucket, cap)).collect();
         stream::iter(writes).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-        store.note_laid_out(offer, end).await?;
+        store.record_laid_out(offer, end).await?;
         first = end;
     }
     Ok(first)

@@ -1,8 +1,9 @@
 //! The stream of stock changes keeps the pages of open buckets and the ledger.
 //!
-//! The ledger is written from the stream and not by the flows that move stock: it records what the stock did, with the figures before and
-//! after that very change, and not what a flow intended. It has one row for each order and kind of movement. If an order held twice,
-//! because one of its holds was delayed, the row is that of the first movement in the stream.
+//! The ledger is written from the stream and not by the flows that move stock: it records what the stock did,
+//! with the figures before and after that very change, and not what a flow intended. It has one row for each
+//! order and kind of movement. If an order held twice, because one of its holds was delayed, the row is that of
+//! the first movement in the stream.
 //!
 //! A stream delivers at least once. Sets and conditional puts make a repeated change have no effect.
 
@@ -27,7 +28,7 @@ pub async fn stock_moved(store: &Store, changes: Vec<StockChange>) -> Result<(),
     let only_changes: Vec<Change> = changes.iter().map(|changed| changed.change.clone()).collect();
     for ((offer, page), change) in page_changes(&only_changes) {
         // Boxed: nested any deeper, the future exceeds the compiler's layout limit.
-        Box::pin(store.turn_page(&offer, page, &change)).await?;
+        Box::pin(store.update_page(&offer, page, &change)).await?;
     }
     let mut moved = Vec::new();
     for StockChange { change, at } in &changes {

@@ -15,7 +15,8 @@ const READ_TOGETHER: u32 = 500;
 const MAX_NAMED: usize = 20;
 /// Pages of orders read for the counts: 1 MB each, about two thousand orders.
 const ORDER_PAGES: u32 = 500;
-/// An audit starts no further page of orders after this: its caller gets an answer within 29 seconds, and the last page takes up to three.
+/// An audit starts no further page of orders after this: its caller gets an answer within 29 seconds, and the
+/// last page takes up to three.
 const AUDIT_BUDGET: Duration = Duration::from_secs(20);
 
 /// The figures of one item.

@@ -1,4 +1,5 @@
-//! How much of an item buyers see: in stock, low, or sold out. Read from the pages of open buckets, and cached for a second.
+//! How much of an item buyers see: in stock, low, or sold out. Read from the pages of open buckets, and cached
+//! for a second.
 //!
 //! This is a view and not a promise: the buckets decide what a press gets.
 

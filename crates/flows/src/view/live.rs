@@ -1,8 +1,8 @@
 //! Current figures for an operator who watches a sale.
 //!
-//! They are summed from the buckets, never kept as counters: a stream may deliver twice, and a counter that all buyers write to would be a
-//! hot key. However many consoles are open, a running function reads the buckets of a sale at most once a second, and those of a very
-//! large sale less often.
+//! They are summed from the buckets, never kept as counters: a stream may deliver twice, and a counter that all
+//! buyers write to would be a hot key. However many consoles are open, a running function reads the buckets of a
+//! sale at most once a second, and those of a very large sale less often.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ const MANY_FRESH_FOR_MS: i64 = 15_000;
 const MANY_BUCKETS: u32 = 5_000;
 /// How long order counts are cached.
 const ORDERS_FRESH_FOR_MS: i64 = 10_000;
-/// Pages of orders that are counted for the console: 1 MB each, about two thousand orders. With more, only an audit counts them.
+/// Pages of orders that are counted for the console: 1 MB each, about two thousand orders. With more, only an
+/// audit counts them.
 const ORDER_PAGES: u32 = 20;
 /// Time for counting: a console asks every few seconds.
 const COUNT_BUDGET: Duration = Duration::from_secs(5);

@@ -74,7 +74,8 @@ pub async fn orders(
     let queued = queued(store, sales, buyer, now).await?;
     let mut views: Vec<OrderView> =
         store.orders_of(buyer, LISTED).await?.into_iter().map(|order| OrderView::Order(Box::new(order))).collect();
-    // A claim lives as long as its order. If the list is full, a claim older than all of it belongs to an order that is not in the list.
+    // A claim lives as long as its order. If the list is full, a claim older than all of it belongs to an order
+    // that is not in the list.
     let oldest = views.get(usize::from(LISTED) - 1).map(|view| view.id().clone());
     for queued in queued.into_iter().filter(|queued| oldest.as_ref().is_none_or(|oldest| queued.id > *oldest)) {
         if !views.iter().any(|view| *view.id() == queued.id) {
@@ -108,8 +109,8 @@ async fn queued(store: &Store, sales: &Sales, buyer: &BuyerKey, now: Timestamp) 
     Ok(queued)
 }
 
-/// Whether a claim was left by a request that stopped before it held anything. It becomes an order only if its buyer presses again, and
-/// showing it as accepted would keep the buyer from doing that.
+/// Whether a claim was left by a request that stopped before it held anything. It becomes an order only if its
+/// buyer presses again, and showing it as accepted would keep the buyer from doing that.
 async fn is_abandoned(store: &Store, offer: &Offer, claim: &Claim, now: Timestamp) -> Result<bool, StoreError> {
     let may_be_abandoned = claim.state == ClaimState::Held && is_resumable(&claim.order, now);
     Ok(may_be_abandoned && stock::held_in(store, offer, claim).await?.is_none())

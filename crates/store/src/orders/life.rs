@@ -1,7 +1,7 @@
 //! How an order ends or is paid: the conditional writes that change its status.
 //!
-//! The order's row decides what each transaction of a provider is for. Whatever must change together with it (frozen points, the pay
-//! log, units that are sold directly) is in one transaction with it.
+//! The order's row decides what each transaction of a provider is for. Whatever must change together with it
+//! (frozen points, the pay log, units that are sold directly) is in one transaction with it.
 
 use domain::Timestamp;
 use domain::bucket::{BucketNo, bucket_key};
@@ -39,9 +39,9 @@ pub enum Revival {
 }
 
 impl Store {
-    /// Closes an order that waits for payment. `closed_payment` is its open payment, which must be closed at the provider by now; without
-    /// one, none may be open. Frozen points thaw with it. With `deadline_passed`, the order is closed only if its deadline is not after
-    /// that moment: a schedule that fires early closes nothing.
+    /// Closes an order that waits for payment. `closed_payment` is its open payment, which must be closed at the
+    /// provider by now; without one, none may be open. Frozen points thaw with it. With `deadline_passed`, the
+    /// order is closed only if its deadline is not after that moment: a schedule that fires early closes nothing.
     pub async fn close_order(
         &self,
         order: &OrderId,
@@ -67,8 +67,9 @@ impl Store {
         self.with_points(OPERATION, change, thaw, order).await
     }
 
-    /// Pays an order that waits, with the transaction of one of its attempts. Frozen points are spent if they belong to that attempt,
-    /// else they thaw. `order` is as it was read: if another payment was opened or closed since, nothing changes.
+    /// Pays an order that waits, with the transaction of one of its attempts. Frozen points are spent if they
+    /// belong to that attempt, else they thaw. `order` is as it was read: if another payment was opened or closed
+    /// since, nothing changes.
     pub async fn pay(&self, order: &Order, with: &PaidWith, now: Timestamp) -> Result<OrderChange, StoreError> {
         const OPERATION: &str = "pay an order";
         let open = order.payment.as_ref();
@@ -82,7 +83,8 @@ impl Store {
         self.with_points(OPERATION, change, Some(account), &order.id).await
     }
 
-    /// Pays an order that waits, with no payment open, with points alone: debit, order and pay log change in one transaction.
+    /// Pays an order that waits, with no payment open, with points alone: debit, order and pay log change in one
+    /// transaction.
     pub async fn pay_with_points(
         &self,
         order: &Order,
@@ -109,8 +111,9 @@ impl Store {
         })
     }
 
-    /// Revives a closed order whose payment arrived late: in one transaction it becomes PAID, its units are sold from `bucket`, the buyer's
-    /// claim is its own again, and the entry of the pay log, which [`Store::log_payment`] has made, is closed.
+    /// Revives a closed order whose payment arrived late: in one transaction it becomes PAID, its units are sold
+    /// from `bucket`, the buyer's claim is its own again, and the entry of the pay log, which
+    /// [`Store::log_payment`] has made, is closed.
     pub async fn revive(
         &self,
         order: &Order,

@@ -108,8 +108,9 @@ impl Store {
         page("read the orders of a sale", self.all_orders(sale, after)).await
     }
 
-    /// Item and status of each order of a sale, to be counted: one page of a scan over all orders. An operator asks this rarely; an
-    /// index for it would cost a write for each step of each order. `after` is where the previous page ended.
+    /// Item and status of each order of a sale, to be counted: one page of a scan over all orders. An operator
+    /// asks this rarely; an index for it would cost a write for each step of each order. `after` is where the
+    /// previous page ended.
     pub async fn order_statuses(
         &self,
         sale: &SaleId,

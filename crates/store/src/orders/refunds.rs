@@ -13,8 +13,8 @@ use crate::rows::{Transacted, n, put_part, s, transact};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Decides that a transaction's money goes back: from now on it can never pay for its order, and its refund is in the log, marked
-    /// open. Returns false if the order is paid with it, or if this was decided before.
+    /// Decides that a transaction's money goes back: from now on it can never pay for its order, and its refund
+    /// is in the log, marked open. Returns false if the order is paid with it, or if this was decided before.
     pub async fn return_money(&self, order: &Order, with: &PaidWith, now: Timestamp) -> Result<bool, StoreError> {
         const OPERATION: &str = "send money back";
         let change = self
@@ -34,8 +34,8 @@ impl Store {
         Ok(matches!(transact(OPERATION, &self.dynamodb, parts).await?, Transacted::Done))
     }
 
-    /// Starts the refund of a paid order: its status and the entry of the refund log change in one transaction. Returns false if the
-    /// order is not paid with that transaction.
+    /// Starts the refund of a paid order: its status and the entry of the refund log change in one transaction.
+    /// Returns false if the order is not paid with that transaction.
     pub async fn start_refund(&self, order: &Order, with: &PaidWith, now: Timestamp) -> Result<bool, StoreError> {
         const OPERATION: &str = "start a refund";
         let change = self
