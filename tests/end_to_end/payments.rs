@@ -1,7 +1,7 @@
 //! Paying, as buyers, providers and the operator see it: the deployed binaries, and providers with real signatures.
 
-use serde_json::{Value, json};
 use testkit::http::{Answer, User};
+use serde_json::{Value, json};
 
 use crate::shop::{Shop, press, sale, status, until};
 

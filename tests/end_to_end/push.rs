@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
-use serde_json::{Value, json};
 use testkit::http::User;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use local_cloud::run::{LocalCloud, Options};
-use serde_json::{Value, json};
-use tempfile::TempDir;
 use testkit::http::{Answer, Api, User, sale_form};
 use testkit::permissions;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 pub(crate) struct Shop {
     pub(crate) cloud: LocalCloud,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use edge::Code;
-use serde_json::{Value, json};
 use testkit::contract::{Operation, description, fault, operations};
+use serde_json::{Value, json};
 
 #[test]
 fn the_routes_and_who_may_use_them_are_the_templates() {

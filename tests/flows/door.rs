@@ -10,11 +10,11 @@ use domain::Timestamp;
 use domain::ids::{Offer, OrderId};
 use edge::{Body, Request};
 use local_cloud::sandbox::is_accepted;
+use testkit::lambda_request::{Answer, request};
+use testkit::world::{SALT, World};
 use serde_json::Value;
 use store::{Names, Store};
 use telemetry::Sink;
-use testkit::lambda_request::{Answer, request};
-use testkit::world::{SALT, World};
 
 /// The functions, and the metrics that they wrote.
 pub(crate) struct Door {
@@ -111,8 +111,7 @@ pub(crate) async fn at_the_door() -> (World, Offer, Door, OrderId) {
 
 /// A notice that a provider could send: signed with the keys of every sandbox in memory.
 pub(crate) fn signed(world: &World, kind: Kind, payment: &Payment, happened: Happened) -> HttpCall {
-    let keys: Keys =
-        serde_json::from_str(include_str!("../../infra/local-cloud/src/sandbox/in_memory_keys.json")).unwrap();
+    let keys: Keys = serde_json::from_str(include_str!("../../infra/local-cloud/src/sandbox/in_memory_keys.json")).unwrap();
     let sandbox = Sandbox::new(&keys).unwrap();
     sandbox.notice(kind, payment, happened, world.now(), &Nonce::new([3; 16])).unwrap()
 }

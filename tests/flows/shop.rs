@@ -6,11 +6,11 @@ use domain::ids::{IdempotencyKey, OrderId};
 use domain::order::{Order, Status};
 use domain::payment::Method;
 use local_cloud::sandbox::Mood;
-use serde_json::{Value, json};
-use store::{ClaimWrite, NewClaim};
 use testkit::lambda_request::Answer;
 use testkit::paying::PROVIDERS;
 use testkit::world::World;
+use serde_json::{Value, json};
+use store::{ClaimWrite, NewClaim};
 
 use crate::door::{Door, at_the_door, payment_secret};
 
@@ -92,8 +92,7 @@ async fn a_press_that_died_before_it_held_anything_is_not_shown_as_accepted_for_
     let door = Door::of(&world);
     let asked = world.asks(&offer, "ann", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
-    let claim =
-        Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+    let claim = Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = IdempotencyKey::from(&claim.order);
     let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
     assert_eq!(world.store.claim(&new).await.unwrap().0, ClaimWrite::Done);

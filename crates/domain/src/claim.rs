@@ -212,10 +212,7 @@ mod tests {
     fn an_unfinished_try_is_gone_on_with() {
         let held = claims(ClaimState::Held, Some("k"));
         assert!(matches!(standing(&held, "i", 1, Some("k"), 1_001), ClaimStanding::GoOn(_)), "the same try, at once");
-        assert!(
-            matches!(standing(&held, "i", 1, None, 7_001), ClaimStanding::GoOn(_)),
-            "another try, once it is abandoned"
-        );
+        assert!(matches!(standing(&held, "i", 1, None, 7_001), ClaimStanding::GoOn(_)), "another try, once it is abandoned");
         assert_eq!(standing(&held, "i", 1, None, 7_000), ClaimStanding::Duplicate(order(1_000)));
         let ordered = claims(ClaimState::Ordered, None);
         assert_eq!(

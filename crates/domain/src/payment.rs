@@ -395,11 +395,7 @@ mod tests {
             assert_eq!(verdict(&returned, &alipay), MoneyVerdict::Returned, "{status:?}");
             let with =
                 PaidWith { method: Method::Alipay, attempt: 0, transaction: "t".into(), amount: 1_000, points: 0 };
-            assert_eq!(
-                verdict(&Order { paid: Some(with), ..order(status) }, &alipay),
-                MoneyVerdict::Kept,
-                "{status:?}"
-            );
+            assert_eq!(verdict(&Order { paid: Some(with), ..order(status) }, &alipay), MoneyVerdict::Kept, "{status:?}");
         }
     }
 

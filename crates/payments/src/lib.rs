@@ -37,8 +37,8 @@ pub use crypto::SettingsError;
 pub use http::{Headers, HttpAnswer, HttpCall, Method};
 pub use notice::{Notice, NoticeError, Outcome, Subject};
 pub use payment::{
-    Created, Kind, Nonce, Paid, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError,
-    RefundNumber, RefundRequest, Refunding, Start, Way,
+    ProviderCloseAnswer, Created, Kind, Nonce, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber, RefundRequest,
+    Refunding, PaymentStatus, Start, Way,
 };
 pub use provider::Provider;
 pub use qr::qr_svg;

@@ -9,8 +9,7 @@ use crate::crypto::SettingsError;
 use crate::http::{Headers, HttpAnswer, HttpCall};
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
-    Created, Kind, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
-    Refunding, Start,
+    ProviderCloseAnswer, Created, Kind, Nonce, PaymentRef, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus, Start,
 };
 use crate::stripe::Stripe;
 use crate::wechat_v2::WechatV2;

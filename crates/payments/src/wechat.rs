@@ -1,6 +1,6 @@
 //! What WeChat Pay says in the same words in v2 and v3.
 
-use crate::payment::{Paid, PaymentStatus, ProviderError};
+use crate::payment::{Paid, ProviderError, PaymentStatus};
 
 /// The most that is taken in one payment, in fen: the field has 32 bits.
 pub(crate) const MAX_FEN: i64 = 2_147_483_647;

@@ -20,8 +20,8 @@ use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use jiff::Timestamp;
 use payments::{
-    Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, PaymentStatus, Provider,
-    ProviderCloseAnswer, ProviderError, RefundRequest, Refunding, Start,
+    ProviderCloseAnswer, Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, Provider, ProviderError,
+    RefundRequest, Refunding, PaymentStatus, Start,
 };
 
 pub use connection::https;
@@ -128,12 +128,7 @@ impl Providers {
     }
 
     /// Lets a payment not be made any more.
-    pub async fn close(
-        &self,
-        kind: Kind,
-        payment: &PaymentRef,
-        now: Timestamp,
-    ) -> Result<ProviderCloseAnswer, Trouble> {
+    pub async fn close(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<ProviderCloseAnswer, Trouble> {
         let it = self.reach(kind, now).await?;
         let answer = self.send(&it, it.provider.close(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_close(payment, &answer, now)?)

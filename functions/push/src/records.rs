@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn a_connection_is_batch_from_an_order() {
         let row = json!({
-            "buyer": {"S": "23456789ABCDEFGH"}, "connection": {"S": "abc="}, "opened": {"N": "1"}, "expires": {"N": "2"},
+            "buyer": {"S": "23456789ABCDEFGH"}, "connection": {"S": "abc="}, "opened": {"N": "1"},
+            "expires": {"N": "2"},
         });
         let batch = read_all(&[record("INSERT", "1", None, Some(row))]);
         let [Opened { buyer, connection, .. }] = batch.opened.as_slice() else { panic!("{batch:?}") };

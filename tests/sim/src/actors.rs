@@ -9,9 +9,9 @@ use domain::payment::Method;
 use edge::Request;
 use local_cloud::engine::scheduler::Firing;
 use local_cloud::sandbox::{DueNotice, is_accepted};
-use serde_json::{Value, json};
 use testkit::lambda_request::{Answer, request};
 use testkit::paying::notice_request;
+use serde_json::{Value, json};
 
 use crate::choice::Delivery;
 use crate::functions::Environment;

@@ -6,9 +6,9 @@ use domain::bucket::{Bucket, BucketNo, parse_bucket_key};
 use domain::ids::{Offer, OrderId};
 use domain::order::{Event, Order, Reason, Status, Step, step};
 use domain::sale::Item;
-use serde::de::DeserializeOwned;
 use testkit::books::try_row;
 use testkit::world::{World, names};
+use serde::de::DeserializeOwned;
 
 /// Rows as they were last seen: what has not changed is not read again.
 type Rows<K, V> = BTreeMap<K, (String, V)>;

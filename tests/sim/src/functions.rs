@@ -11,10 +11,10 @@ use domain::Timestamp;
 use local_cloud::clock::Clock;
 use local_cloud::wire::Wire;
 use providers::Providers;
-use store::Store;
-use telemetry::Sink;
 use testkit::permissions::POLICIES;
 use testkit::world::{SALT, name_of, names, providers, timeout_of};
+use store::Store;
+use telemetry::Sink;
 
 use crate::coverage::Coverage;
 use crate::dice::Dice;

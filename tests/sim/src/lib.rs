@@ -23,9 +23,9 @@ pub mod draw;
 pub mod functions;
 pub mod lives;
 pub mod model;
-pub mod planted_bugs;
 pub mod run;
 pub mod shrink;
+pub mod planted_bugs;
 pub mod weather;
 
 pub use testkit::dice;

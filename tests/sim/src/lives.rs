@@ -89,8 +89,7 @@ impl Life {
     }
 
     fn acts(self) -> Vec<Act> {
-        let press =
-            |key: &str| Act::Press { buyer: BUYER, key: Some(key.into()), quantity: 1, environment: 0, informed: true };
+        let press = |key: &str| Act::Press { buyer: BUYER, key: Some(key.into()), quantity: 1, environment: 0, informed: true };
         let messages = Act::Messages { most: 3, fate: Delivery::Once, newer: false };
         let stream = Act::Stream { most: 10 };
         let pay = |method, points| Act::Pay { buyer: BUYER, back: 0, method, points };

@@ -8,8 +8,8 @@
 //! | the claim is dropped | units still held; the buyer may buy again | (2) |
 //! | the units are released | nothing | |
 //!
-//! (1) The same close again, which Lambda retries, or reconcile after the deadline. A buyer who asks for a payment in the
-//! meantime gets a new one.
+//! (1) The same close again, which Lambda retries, or reconcile after the deadline. A buyer who asks for a payment in
+//! the meantime gets a new one.
 //!
 //! (2) The same close again, or reconcile, led by the holder.
 //!

@@ -6,7 +6,7 @@
 //!
 //! | the order | step | stopped after it | repaired by |
 //! |---|---|---|---|
-//! | waits | PAID (spends frozen points) | no pay log, units not sold | the notice again; reconcile, led by the holder |
+//! | waits | PAID (spends frozen points) | no pay log, units not sold | the notice again or reconcile, by the holder |
 //! | | pay log | units not sold | the same |
 //! | | units sold | nothing left | |
 //! | is closed | money into the pay log, marked open | the order is still closed | reconcile, led by that mark |

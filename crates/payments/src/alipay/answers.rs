@@ -7,9 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Alipay, CLOSE, PRECREATE, QUERY, QUERY_REFUND, REFUND};
 use crate::http::HttpAnswer;
-use crate::payment::{
-    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
-};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 use crate::{checks, china, yuan};
 
 /// All fields of all answers that are looked at.
@@ -105,11 +103,7 @@ impl Alipay {
     }
 
     /// Whether it is closed. A QR code that was never read has no trade to close: that is a clean close.
-    pub fn interpret_close(
-        &self,
-        payment: &PaymentRef,
-        answer: &HttpAnswer,
-    ) -> Result<ProviderCloseAnswer, ProviderError> {
+    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
         match self.read(CLOSE, answer)? {
             Answer::Done(body) if body.out_trade_no == payment.number.to_string() => Ok(ProviderCloseAnswer::Closed),
             Answer::Done(_) => Err(ProviderError::Untrusted("it is about another payment")),

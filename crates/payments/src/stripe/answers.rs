@@ -8,9 +8,7 @@ use serde::de::DeserializeOwned;
 use super::Stripe;
 use crate::checks;
 use crate::http::HttpAnswer;
-use crate::payment::{
-    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
-};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 
 /// What a 404 means. Stripe is asked by an id that it gave itself, and keeps sessions for good: a key of another account, or of the other
 /// mode, does not see them. Whether it was paid is not known.
@@ -194,11 +192,7 @@ impl Stripe {
     }
 
     /// Whether it is closed. Only an open session can be expired; the query tells what another one is.
-    pub fn interpret_close(
-        &self,
-        payment: &PaymentRef,
-        answer: &HttpAnswer,
-    ) -> Result<ProviderCloseAnswer, ProviderError> {
+    pub fn interpret_close(&self, payment: &PaymentRef, answer: &HttpAnswer) -> Result<ProviderCloseAnswer, ProviderError> {
         match read::<Session>(answer)? {
             Ok(session) => {
                 about(payment, &session)?;

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::sandbox::{Asked, Happened, Refund, Refusal, Reply};
-use crate::{
-    HttpAnswer, HttpCall, Outcome, Paid, PaymentStatus, ProviderCloseAnswer, ProviderError, Refunding, Start, Subject,
-};
+use crate::{ProviderCloseAnswer, HttpAnswer, HttpCall, Outcome, Paid, ProviderError, Refunding, PaymentStatus, Start, Subject};
 
 /// The other side's answer to a call.
 fn ask(kind: Kind, call: &HttpCall, reply: Reply<'_>) -> (Asked, HttpAnswer) {
@@ -100,10 +98,7 @@ fn a_close_is_clean_or_leads_to_a_query() {
         let missing = closing(Reply::Missing).unwrap();
         if kind == Kind::Stripe {
             // It made the session itself: who does not see it asks with another's key, and the buyer may still pay.
-            assert!(
-                matches!(&missing, ProviderCloseAnswer::Unclear(why) if why.contains("another account")),
-                "{missing:?}"
-            );
+            assert!(matches!(&missing, ProviderCloseAnswer::Unclear(why) if why.contains("another account")), "{missing:?}");
         } else {
             assert_eq!(missing, ProviderCloseAnswer::NothingThere, "{kind}");
         }

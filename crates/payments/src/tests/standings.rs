@@ -5,7 +5,7 @@ use crate::crypto::{Secret, SigningKey};
 use crate::sandbox::Reply;
 use crate::wechat_v2::{SignType, sign};
 use crate::wechat_v3::platform_text;
-use crate::{Headers, HttpAnswer, PaymentStatus, ProviderError, xml};
+use crate::{Headers, HttpAnswer, ProviderError, PaymentStatus, xml};
 
 /// The sandbox's answer about a payment that is not paid.
 fn not_paid(kind: Kind) -> HttpAnswer {

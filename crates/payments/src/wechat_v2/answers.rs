@@ -3,9 +3,7 @@
 use super::{WechatV2, is_signed};
 use crate::form::Fields;
 use crate::http::HttpAnswer;
-use crate::payment::{
-    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
-};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 use crate::{checks, china, wechat, xml};
 
 /// A verified answer.

@@ -5,9 +5,7 @@ use serde::Deserialize;
 
 use super::WechatV3;
 use crate::http::HttpAnswer;
-use crate::payment::{
-    Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
-};
+use crate::payment::{ProviderCloseAnswer, Created, Paid, PaymentRef, ProviderError, RefundRequest, Refunding, PaymentStatus};
 use crate::{checks, wechat};
 
 /// What is paid, in an answer to a query and in a notice.

@@ -4,8 +4,8 @@ use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use payments::sandbox::{Asked, Keys, Payment, Reply, Sandbox, State};
 use payments::{
-    HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError,
-    RefundNumber, RefundRequest, Refunding, Way,
+    ProviderCloseAnswer, HttpAnswer, HttpCall, Method, Paid, PaymentRef, PaymentRequest, ProviderError, RefundNumber,
+    RefundRequest, Refunding, PaymentStatus, Way,
 };
 
 use super::*;

@@ -13,8 +13,8 @@ use local_cloud::engine::Cloud;
 use local_cloud::sandbox::{DueNotice, IN_PROCESS_URL, is_accepted};
 use local_cloud::wire::Wire;
 use payments::{
-    Created, HttpAnswer, HttpCall, Kind, Nonce, Notice, PaymentRef, PaymentRequest, PaymentStatus, Provider,
-    ProviderCloseAnswer, ProviderError, RefundNumber, RefundRequest, Refunding, Start, Way,
+    ProviderCloseAnswer, Created, HttpAnswer, HttpCall, Kind, Nonce, Notice, PaymentRef, PaymentRequest, Provider, ProviderError,
+    RefundNumber, RefundRequest, Refunding, PaymentStatus, Start, Way,
 };
 use serde_json::Value;
 

@@ -10,9 +10,9 @@ use figures::{Latency, float, number};
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
 use local_cloud::run::{LocalCloud, Options as CloudOptions};
+use testkit::http::{Api, User, sale_form};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::http::{Api, User, sale_form};
 
 use crate::pressing::{Crowd, Seen};
 use crate::report::Section;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use figures::{Latency, float};
 use local_cloud::run::{LocalCloud, Options as CloudOptions};
-use tempfile::TempDir;
 use testkit::http::Api;
 use testkit::processes::cpu_of_children;
+use tempfile::TempDir;
 
 use crate::load::closed_loop;
 use crate::report::Section;

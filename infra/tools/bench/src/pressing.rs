@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use figures::Latency;
 use local_cloud::clock::Clock;
 use local_cloud::run::LocalCloud;
-use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::processes::cpu_of_children;
 use testkit::progress;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::Problem;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use local_cloud::run::LocalCloud;
 use local_cloud::wire::Wire;
-use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::progress;
+use serde_json::{Value, json};
 
 use crate::Problem;
 

@@ -9,10 +9,10 @@ use domain::bucket::{Bucket, BucketNo};
 use domain::ids::{Offer, OrderId, SaleId};
 use domain::order::Order;
 use ops::target::Target;
-use serde_json::Value;
-use store::Store;
 use testkit::http::User;
 use testkit::world::names;
+use serde_json::Value;
+use store::Store;
 
 use crate::Problem;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use serde_json::{Value, json};
 use testkit::dice::Dice;
 use testkit::http::User;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 

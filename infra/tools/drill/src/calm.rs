@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::order::Order;
-use serde_json::{Value, json};
 use testkit::check::Check;
 use testkit::http::User;
 use testkit::progress;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::books::{self, Books};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::bucket::MovementKind;
 use domain::order::{Order, Reason, Status};
-use serde_json::{Value, json};
 use testkit::check::Check;
+use serde_json::{Value, json};
 
 use crate::books::{Books, Money};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use testkit::http::{Answer, Api, User};
+use serde_json::{Value, json};
 
 use crate::tally::{Kind, Tally};
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
 use testkit::dice::Dice;
 use testkit::http::Api;
+use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::{Options, Problem};

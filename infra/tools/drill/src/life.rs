@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use testkit::dice::Dice;
 use testkit::http::{Answer, User};
+use serde_json::{Value, json};
 
 use crate::buyers::{Buyer, Crowd};
 use crate::client::Client;

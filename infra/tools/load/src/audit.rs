@@ -1,7 +1,7 @@
 //! Whether the sale was correct: what buyers were told against what the API's own audit says. Pure: from figures to sentences.
 
-use serde_json::Value;
 use testkit::check::Check;
+use serde_json::Value;
 
 use crate::tally::Counts;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::ids::OrderId;
-use serde_json::{Value, json};
 use testkit::dice::Dice;
 use testkit::http::{Answer, NoAnswer, User};
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use figures::{float, number};
 use futures::stream::{self, StreamExt as _};
-use serde_json::{Value, json};
 use testkit::http::{Api, User, sale_form};
 use testkit::progress;
+use serde_json::{Value, json};
 
 use audit::Audit;
 use crowd::Crowd;

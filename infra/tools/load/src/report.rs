@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use figures::{Chart, Series, Table, float, number};
-use serde_json::{Value, json};
 use testkit::check::Check;
+use serde_json::{Value, json};
 
 use crate::Options;
 use crate::tally::{Counts, Route, Second};

@@ -8,9 +8,9 @@ use clap::Parser as _;
 use load::{Options, Report, run};
 use local_cloud::run::{LocalCloud, Options as CloudOptions};
 use local_cloud::wire::Wire;
-use tempfile::TempDir;
 use testkit::http::{Api, sale_form};
 use testkit::world::names;
+use tempfile::TempDir;
 
 async fn cloud() -> (LocalCloud, TempDir) {
     let directory = tempfile::tempdir().unwrap();

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
 use plan::plan::plan;
 use plan::sale::{Sale, Shape};
+use clap::Parser;
 use testkit::progress;
 
 /// Says before a sale what it will need, how long selling takes, and what it costs; beside two other ways to sell.

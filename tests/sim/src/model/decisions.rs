@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use domain::Timestamp;
-use domain::claim::{Answered, BuyerClaims, Claim as RealClaim, ClaimStanding, ClaimState, Press};
+use domain::claim::{Answered, BuyerClaims, Claim as RealClaim, ClaimState, Press, ClaimStanding};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order as RealOrder, Status};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use local_cloud::sandbox::SandboxError;
 use payments::sandbox::State;
-use payments::{Kind, Outcome, PaymentRequest, PaymentStatus, ProviderCloseAnswer, Refunding, Subject, Way};
+use payments::{ProviderCloseAnswer, Kind, Outcome, PaymentRequest, Refunding, PaymentStatus, Subject, Way};
 
 use crate::merchant::{AMOUNT, Merchant, Started, currency};
 
@@ -29,13 +29,7 @@ async fn a_payment_is_made_told_queried_and_refunded() {
         assert_eq!(Some(&transaction), paid.transaction.as_ref());
         let Ok(PaymentStatus::Paid(money)) = merchant.query(&started).await else { panic!("{kind}") };
         assert_eq!((money.transaction.as_str(), money.amount), (transaction.as_str(), AMOUNT));
-        assert!(
-            !matches!(
-                merchant.close(&started).await,
-                Ok(ProviderCloseAnswer::Closed | ProviderCloseAnswer::NothingThere)
-            ),
-            "{kind}"
-        );
+        assert!(!matches!(merchant.close(&started).await, Ok(ProviderCloseAnswer::Closed | ProviderCloseAnswer::NothingThere)), "{kind}");
 
         let refund = merchant.refund_request(&started, &transaction, "R-1");
         assert!(!matches!(merchant.query_refund(kind, &refund).await, Ok(Refunding::Refunded)), "{kind}: not yet");

@@ -3,7 +3,7 @@
 use local_cloud::engine::Service;
 use local_cloud::sandbox::Mood;
 use local_cloud::wire::{Call, Fault, Loss, Wire};
-use payments::{Kind, PaymentStatus, ProviderCloseAnswer, ProviderError};
+use payments::{ProviderCloseAnswer, Kind, ProviderError, PaymentStatus};
 
 use crate::merchant::Merchant;
 use crate::target::driven;
@@ -79,11 +79,7 @@ async fn faults_befall_calls_to_providers_as_any_other() {
             let closing = merchant.close(&started).await;
             assert!(matches!(closing, Err(ProviderError::Unavailable(_))), "{kind} {fault:?}: {closing:?}");
             let standing = merchant.query(&started).await;
-            assert_eq!(
-                standing,
-                Ok(if done { PaymentStatus::Closed } else { PaymentStatus::NotPaid }),
-                "{kind} {fault:?}"
-            );
+            assert_eq!(standing, Ok(if done { PaymentStatus::Closed } else { PaymentStatus::NotPaid }), "{kind} {fault:?}");
         }
     }
 }

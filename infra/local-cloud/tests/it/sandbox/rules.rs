@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use local_cloud::sandbox::Action;
-use payments::{
-    HttpCall, Kind, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
-};
+use payments::{ProviderCloseAnswer, HttpCall, Kind, PaymentRequest, ProviderError, RefundRequest, Refunding, PaymentStatus};
 
 use crate::merchant::{AMOUNT, Merchant};
 

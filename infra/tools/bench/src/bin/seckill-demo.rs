@@ -13,10 +13,10 @@ use clap::Parser;
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
 use local_cloud::run::{LocalCloud, Options as CloudOptions};
-use serde_json::{Value, json};
 use testkit::dice::Dice;
 use testkit::http::{Api, User};
 use testkit::progress;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
