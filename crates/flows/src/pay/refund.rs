@@ -2,7 +2,7 @@
 //!
 //! | stopped after | left behind | repaired by |
 //! |---|---|---|
-//! | the order is REFUNDING, its refund logged as open: one transaction | money not back | reconcile, led by that mark |
+//! | the order is REFUNDING, its refund logged: one transaction | money not back | reconcile, led by that mark |
 //! | the provider has sent the money back | the order is still REFUNDING | the same; asking again moves no money |
 //! | the order is REFUNDED, and its points are back: one transaction | claim and units | the same |
 //! | the claim is dropped | units; the buyer may buy again | the same |
