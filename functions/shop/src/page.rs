@@ -155,8 +155,8 @@ fn about(status: Status, language: Language) -> Said {
             "×",
             language.say("The order is closed", "订单已关闭"),
             language.say(
-                "It was not paid in time, or was cancelled. Money that still arrives goes back by itself, or the order is \
-                 opened again.",
+                "It was not paid in time, or was cancelled. Money that still arrives goes back by itself, or the \
+                 order is opened again.",
                 "订单未在规定时间内付款或已取消。若之后仍有款项到账，将自动退回，或订单将恢复。",
             ),
         ),
