@@ -1,8 +1,8 @@
 //! The exact costs of a purchase in calls and write units, which are the same for a small sale and a large one.
 
-use flows::bucket_picker::FRESH_FOR_MS;
-use flows::close::{Cause, close};
-use flows::purchase::Refusal;
+use flows::buy::bucket_picker::FRESH_FOR_MS;
+use flows::buy::purchase::Refusal;
+use flows::pay::close::{Cause, close};
 use std::time::Duration;
 use testkit::world::World;
 
@@ -115,7 +115,7 @@ async fn a_write_to_a_full_bucket_costs_one_write_unit() {
     }
     world.consume().await;
     world.wire.forget_calls();
-    close(&world.store, &world.providers, orders.last().unwrap(), Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), orders.last().unwrap(), Cause::Buyer).await.unwrap();
     assert_eq!(world.cost().1, 3.0);
     // A bucket that is sold to twenty-three orders is as large, and a write to it still costs one unit.
     orders.pop();

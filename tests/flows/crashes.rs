@@ -4,10 +4,10 @@
 use domain::ids::{Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::Status;
-use flows::close::{Cause, close};
-use flows::place_order::place_order;
-use flows::purchase::Purchase;
-use flows::sales::Sales;
+use flows::buy::place_order::place_order;
+use flows::buy::purchase::Purchase;
+use flows::pay::close::{Cause, close};
+use flows::sale::sales::Sales;
 use local_cloud::wire::Fault;
 use testkit::stepping::{holds_everywhere, stopped};
 use testkit::world::{World, far, form};
@@ -91,7 +91,7 @@ async fn ordered(world: &World) -> OrderId {
 #[tokio::test]
 async fn a_cancel_holds_everywhere() {
     holds_everywhere(ordered, async |world, order| {
-        close(&world.store, &world.providers, order, Cause::Buyer, world.now()).await.unwrap();
+        close(world.context(), order, Cause::Buyer).await.unwrap();
     })
     .await;
 }
@@ -104,7 +104,7 @@ async fn a_timeout_holds_everywhere() {
         order
     };
     holds_everywhere(given, async |world, order| {
-        close(&world.store, &world.providers, order, Cause::Deadline, world.now()).await.unwrap();
+        close(world.context(), order, Cause::Deadline).await.unwrap();
     })
     .await;
 }
@@ -113,7 +113,7 @@ async fn a_timeout_holds_everywhere() {
 async fn a_preheat_holds_everywhere() {
     let given = async |world: &World| {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        flows::set_up::create(&world.store, offer.sale.clone(), form(60, 1), world.now()).await.unwrap();
+        flows::sale::set_up::create(&world.store, offer.sale.clone(), form(60, 1), world.now()).await.unwrap();
         offer
     };
     holds_everywhere(given, async |world, offer| {
@@ -168,7 +168,7 @@ async fn a_close_that_stops_anywhere_is_finished_by_reconcile() {
         let world = World::new().await;
         let order = ordered(&world).await;
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now());
+        let closing = close(world.context(), &order, Cause::Buyer);
         assert!(stopped(&world, number, Fault::AppliedThenStops, closing).await);
         world.clear_faults();
         world.pass(61);
@@ -185,8 +185,8 @@ async fn a_close_that_stops_anywhere_is_finished_by_reconcile() {
 async fn a_preheat_that_stops_in_the_middle_is_finished_by_reconcile() {
     let world = World::new().await;
     let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    flows::set_up::create(&world.store, offer.sale.clone(), form(100, 1), world.now()).await.unwrap();
-    let preheating = flows::stock::preheat(&world.store, &offer.sale, world.now(), far());
+    flows::sale::set_up::create(&world.store, offer.sale.clone(), form(100, 1), world.now()).await.unwrap();
+    let preheating = flows::sale::stock::preheat(&world.store, &offer.sale, world.now(), far());
     assert!(stopped(&world, 6, Fault::Stops, preheating).await);
     world.clear_faults();
     assert!(world.buckets(&offer).await.len() < 5);

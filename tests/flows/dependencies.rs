@@ -1,4 +1,4 @@
-//! Dependencies between crates point one way: domain ← {store, payments ← providers} ← flows ← edge ← functions. No
+//! Dependencies between crates point one way: domain ← {store, payments ← providers} ← flows ← {edge, runtime} ← functions. No
 //! deployed crate depends on the local cloud.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +58,10 @@ fn dependencies_point_one_way() {
     );
     assert_eq!(ours("seckill-telemetry"), [].into());
     assert_eq!(ours("seckill-edge"), ["seckill-domain", "seckill-flows", "seckill-store"].into());
+    assert_eq!(
+        ours("seckill-runtime"),
+        ["seckill-domain", "seckill-flows", "seckill-providers", "seckill-store", "seckill-telemetry"].into()
+    );
     let below_functions: BTreeSet<&str> = [
         "seckill-domain",
         "seckill-payments",
@@ -65,6 +69,7 @@ fn dependencies_point_one_way() {
         "seckill-store",
         "seckill-flows",
         "seckill-edge",
+        "seckill-runtime",
         "seckill-telemetry",
     ]
     .into();

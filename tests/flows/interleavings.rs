@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 use domain::ids::{Offer, OrderId};
 use domain::order::Status;
 use domain::payment::Method;
-use flows::close::{Cause, close};
-use flows::refund::refund;
-use flows::start_payment::Started;
+use flows::pay::close::{Cause, close};
+use flows::pay::refund::refund;
+use flows::pay::start_payment::Started;
 use futures::task::noop_waker;
 use local_cloud::wire::{Fault, Wire};
 use testkit::scheduler::{CallScheduler, set_actor};
@@ -134,15 +134,15 @@ impl Scene {
                 Event::Timeout => {
                     let late = now.saturating_add(jiff::SignedDuration::from_secs(250)).unwrap();
                     let (store, providers) = (world.store_of("timeout-check"), world.providers_of("timeout-check"));
-                    let _ = close(&store, &providers, order, Cause::Deadline, late).await;
+                    let _ = close(flows::Context::new(&store, &providers, late), order, Cause::Deadline).await;
                 }
                 Event::Cancel => {
                     let (store, providers) = (world.store_of("shop"), world.providers_of("shop"));
-                    let _ = close(&store, &providers, order, Cause::Buyer, now).await;
+                    let _ = close(flows::Context::new(&store, &providers, now), order, Cause::Buyer).await;
                 }
                 Event::Refund => {
                     let (store, providers) = (world.store_of("shop"), world.providers_of("shop"));
-                    let _ = refund(&store, &providers, order, now).await;
+                    let _ = refund(flows::Context::new(&store, &providers, now), order).await;
                 }
             }
         })

@@ -8,11 +8,11 @@ use domain::ids::{IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::Status;
 use domain::sale::SaleChange;
-use flows::close::{Cause, close};
-use flows::place_order::place_order;
-use flows::purchase::{Purchase, Refusal};
-use flows::sales::Sales;
-use flows::set_up::change;
+use flows::buy::place_order::place_order;
+use flows::buy::purchase::{Purchase, Refusal};
+use flows::pay::close::{Cause, close};
+use flows::sale::sales::Sales;
+use flows::sale::set_up::change;
 use local_cloud::wire::{Fault, Loss};
 use store::{ClaimWrite, Hold, NewClaim};
 use testkit::stepping::at_call;
@@ -170,7 +170,7 @@ async fn a_key_that_was_refused_as_sold_out_can_be_used_again() {
     assert!(matches!(refused, Err(Refusal::SoldOut { available: 0 })), "{refused:?}");
     let (claims, _) = world.store.claims(&world.asks(&offer, "alice", 1, None).buyer_key, &offer.sale).await.unwrap();
     assert_eq!(claims, domain::claim::BuyerClaims::default());
-    flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::pay::close::close(world.context(), &first, flows::pay::close::Cause::Buyer).await.unwrap();
     world.stream().await;
     world.pass(1);
     let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await.unwrap().order;
@@ -251,7 +251,7 @@ async fn a_delayed_claim_that_arrives_after_its_order_ended_does_not_block_its_b
         });
         let order = world.environment().purchase(&world.asks(&offer, "alice", 1, key)).await.unwrap().order;
         world.settle_down().await;
-        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        close(world.context(), &order, Cause::Buyer).await.unwrap();
         assert!(world.wire.arrive(0).await.is_some(), "the first claim was not delayed");
         // The message is delivered again as well.
         let asked = world.asks(&offer, "alice", 1, key);
@@ -325,7 +325,7 @@ async fn a_hold_in_a_bucket_that_the_claim_was_moved_away_from_is_found() {
 
     let buckets = world.store.buckets(&offer, [0]).await.unwrap();
     let holder = buckets[0].1.holders.keys().next().unwrap().clone();
-    close(&world.store, &world.providers, &holder, Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), &holder, Cause::Buyer).await.unwrap();
     assert_eq!(world.store.hold(&offer, 0, &order, 1).await.unwrap(), Hold::Held);
     world.stream().await;
     world.pass(180);

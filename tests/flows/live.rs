@@ -1,6 +1,6 @@
 //! The operator's live figures are correct, and cheap however many consoles are open.
 
-use flows::live::{Figures, Live};
+use flows::view::live::{Figures, Live};
 use testkit::world::World;
 
 fn reads(world: &World) -> usize {
@@ -40,8 +40,8 @@ async fn orders_are_counted_by_status_at_most_every_ten_seconds() {
     let order = world.buys(&offer, "ann").await;
     world.buys(&offer, "bob").await;
     world.settle_down().await;
-    let cause = flows::close::Cause::Buyer;
-    flows::close::close(&world.store, &world.providers, &order, cause, world.now()).await.unwrap();
+    let cause = flows::pay::close::Cause::Buyer;
+    flows::pay::close::close(world.context(), &order, cause).await.unwrap();
     let live = Live::default();
     let counted = live.orders(&world.store, &offer.sale, world.now()).await.unwrap().unwrap();
     let by_state: Vec<_> = counted.0.iter().map(|(status, count)| (status.as_str(), *count)).collect();

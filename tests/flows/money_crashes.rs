@@ -3,10 +3,10 @@
 
 use domain::ids::{Offer, OrderId};
 use domain::payment::{Arrived, Method};
-use flows::close::{Cause, close};
-use flows::refund::refund;
-use flows::settle::settle;
-use flows::start_payment::Started;
+use flows::pay::close::{Cause, close};
+use flows::pay::refund::refund;
+use flows::pay::settle::settle;
+use flows::pay::start_payment::Started;
 use testkit::paying::arrived;
 use testkit::stepping::holds_everywhere;
 use testkit::world::World;
@@ -90,7 +90,7 @@ async fn settling_a_payment_holds_everywhere() {
             money(world, &started).await
         };
         holds_everywhere(given, async |world, arrived| {
-            until_done!(settle(&world.store, &world.providers, arrived, world.now()));
+            until_done!(settle(world.context(), arrived));
         })
         .await;
     }
@@ -101,7 +101,7 @@ async fn closing_an_order_with_an_open_payment_holds_everywhere() {
     for points in [0, 400] {
         let given = async |world: &World| open(world, points).await.0;
         holds_everywhere(given, async |world, order| {
-            until_done!(close(&world.store, &world.providers, order, Cause::Buyer, world.now()));
+            until_done!(close(world.context(), order, Cause::Buyer));
         })
         .await;
     }
@@ -115,7 +115,7 @@ async fn closing_an_order_that_turns_out_to_be_paid_holds_everywhere() {
         order
     };
     holds_everywhere(given, async |world, order| {
-        until_done!(close(&world.store, &world.providers, order, Cause::Buyer, world.now()));
+        until_done!(close(world.context(), order, Cause::Buyer));
         confirm(world, order).await;
     })
     .await;
@@ -125,18 +125,18 @@ async fn closing_an_order_that_turns_out_to_be_paid_holds_everywhere() {
 async fn confirm(world: &World, order: &OrderId) {
     let order = world.order(order).await.unwrap();
     assert_eq!(order.status, domain::order::Status::Paid);
-    flows::settle::finish(&world.store, &order, world.now()).await.unwrap();
+    flows::finish::paid(&world.store, &order, world.now()).await.unwrap();
 }
 
 #[tokio::test]
 async fn reviving_an_order_holds_everywhere() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
-        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        close(world.context(), &order, Cause::Buyer).await.unwrap();
         money(world, &started).await
     };
     holds_everywhere(given, async |world, arrived| {
-        until_done!(settle(&world.store, &world.providers, arrived, world.now()));
+        until_done!(settle(world.context(), arrived));
     })
     .await;
 }
@@ -145,13 +145,13 @@ async fn reviving_an_order_holds_everywhere() {
 async fn refunding_a_late_payment_holds_everywhere() {
     let given = async |world: &World| {
         let (order, started) = open(world, 0).await;
-        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        close(world.context(), &order, Cause::Buyer).await.unwrap();
         let offer = world.order(&order).await.unwrap().offer();
         world.unpaid_order(&offer, "ann").await;
         money(world, &started).await
     };
     holds_everywhere(given, async |world, arrived| {
-        until_done!(settle(&world.store, &world.providers, arrived, world.now()));
+        until_done!(settle(world.context(), arrived));
         finish_refunds(world).await;
     })
     .await;
@@ -163,11 +163,11 @@ async fn refunding_an_order_holds_everywhere() {
         let given = async |world: &World| {
             let (order, started) = open(world, points).await;
             let arrived = money(world, &started).await;
-            settle(&world.store, &world.providers, &arrived, world.now()).await.unwrap();
+            settle(world.context(), &arrived).await.unwrap();
             order
         };
         holds_everywhere(given, async |world, order| {
-            until_done!(refund(&world.store, &world.providers, order, world.now()));
+            until_done!(refund(world.context(), order));
             finish_refunds(world).await;
         })
         .await;
@@ -179,7 +179,7 @@ async fn finish_refunds(world: &World) {
     for _ in 0..5 {
         for entry in world.store.open_entries().await.unwrap() {
             let domain::payment::OpenEntry::Refund(entry) = entry else { panic!("{entry:?}") };
-            let _ = flows::refund::go_on(&world.store, &world.providers, &entry, world.now()).await;
+            let _ = flows::pay::refund::resume(world.context(), &entry).await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A service is down: no accepted purchase is lost, and no refused one is half done.
 
 use domain::order::Status;
-use flows::purchase::Refusal;
+use flows::buy::purchase::Refusal;
 use local_cloud::engine::Service;
 use local_cloud::wire::{Fault, Loss};
 use testkit::world::World;

@@ -4,11 +4,11 @@ use domain::ids::OrderId;
 use domain::order::{Reason, Status};
 use domain::payment::{Method, OpenEntry};
 use flows::FlowError;
-use flows::close::{Cause, CloseOutcome, close};
-use flows::purchase::Refusal;
-use flows::refund::{Refund, refund};
-use flows::settle::{Settled, settle};
-use flows::start_payment::NotStarted;
+use flows::buy::purchase::Refusal;
+use flows::pay::close::{Cause, CloseOutcome, close};
+use flows::pay::refund::{Refund, refund};
+use flows::pay::settle::{Settled, settle};
+use flows::pay::start_payment::NotStarted;
 use local_cloud::wire::Fault;
 use payments::Kind;
 use sandbox::Mood;
@@ -43,8 +43,8 @@ async fn an_order_can_be_paid_refunded_and_bought_again_with_every_provider() {
         assert_eq!(status(&world, &order).await, Status::Paid, "{method}");
         assert_eq!(world.figures(&offer).await, (4, 0, 1));
 
-        let first = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
-        assert!(matches!(first, Refund::Done(_) | Refund::UnderWay(_)), "{method}: {first:?}");
+        let first = refund(world.context(), &order).await.unwrap();
+        assert!(matches!(first, Refund::Done { .. } | Refund::UnderWay(_)), "{method}: {first:?}");
         world.settle_fully().await;
         assert_eq!(status(&world, &order).await, Status::Refunded, "{method}");
         assert_eq!(world.figures(&offer).await, (5, 0, 0));
@@ -100,11 +100,11 @@ async fn a_payment_at_wechat_v2_cannot_be_closed_within_five_minutes() {
     let v2 = world.start_payment(&order, Method::WechatV2, 0).await;
     let refused = world.try_start_payment(&order, Method::Alipay, 0).await.unwrap_err();
     assert!(matches!(refused, NotStarted::OtherOpenUntil(_)), "{refused:?}");
-    let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    let closing = close(world.context(), &order, Cause::Buyer).await.unwrap();
     assert!(matches!(closing, CloseOutcome::NotBefore(..)), "{closing:?}");
     assert_eq!(world.start_payment(&order, Method::WechatV2, 0).await, v2, "it can still be paid");
     world.pass(301);
-    let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    let closing = close(world.context(), &order, Cause::Buyer).await.unwrap();
     assert!(matches!(closing, CloseOutcome::Closed(_)), "{closing:?}");
 }
 
@@ -157,8 +157,8 @@ async fn a_close_that_finds_the_payment_made_settles_the_order() {
             // The notice is lost.
             world.pass(899);
             let at = world.order(&order).await.unwrap().pay_by;
-            let closing = close(&world.store, &world.providers, &order, cause, at).await.unwrap();
-            assert!(matches!(closing, CloseOutcome::Paid(_)), "{method} {cause:?}: {closing:?}");
+            let closing = close(world.context_at(at), &order, cause).await.unwrap();
+            assert!(matches!(closing, CloseOutcome::Paid { .. }), "{method} {cause:?}: {closing:?}");
             assert_eq!(status(&world, &order).await, Status::Paid);
             assert_eq!(world.figures(&offer).await, (4, 0, 1));
         }
@@ -197,7 +197,7 @@ async fn a_late_payment_is_refunded_if_no_unit_is_free_or_the_buyer_has_bought_a
         let offer = world.sale(if by_another { 1 } else { 5 }, 1).await;
         let order = world.unpaid_order(&offer, "ann").await;
         let started = world.start_payment(&order, Method::Wechat, 0).await;
-        close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+        close(world.context(), &order, Cause::Buyer).await.unwrap();
         world.stream().await;
         let other = world.unpaid_order(&offer, if by_another { "bob" } else { "ann" }).await;
         world.pay_late(&started).await;
@@ -246,7 +246,7 @@ async fn a_failed_payment_closes_its_order_unless_another_payment_is_open() {
             let failed = world.start_payment(&other, method, 0).await;
             let open = world.start_payment(&other, Method::Wechat, 0).await;
             let cause = Cause::PaymentFailed { attempt: failed.number.attempt() };
-            let closing = close(&world.store, &world.providers, &other, cause, world.now()).await.unwrap();
+            let closing = close(world.context(), &other, cause).await.unwrap();
             assert!(matches!(closing, CloseOutcome::NotDue(_)), "{closing:?}");
             assert_eq!(world.start_payment(&other, Method::Wechat, 0).await, open);
         }
@@ -274,15 +274,15 @@ async fn a_payment_with_a_wrong_amount_currency_method_or_attempt_changes_nothin
     wrongs[2].method = Method::Alipay;
     wrongs[3].attempt = 7;
     for wrong in wrongs {
-        let settled = settle(&world.store, &world.providers, &wrong, world.now()).await.unwrap();
+        let settled = settle(world.context(), &wrong).await.unwrap();
         assert!(matches!(settled, Settled::Wrong(_)), "{wrong:?}");
     }
     assert_eq!(world.state().await, before);
     let mut unknown = good.clone();
     unknown.order = world.buys(&offer, "nobody-yet").await;
-    assert_eq!(settle(&world.store, &world.providers, &unknown, world.now()).await.unwrap(), Settled::Unknown);
-    assert!(matches!(settle(&world.store, &world.providers, &good, world.now()).await.unwrap(), Settled::Paid(_)));
-    assert!(matches!(settle(&world.store, &world.providers, &good, world.now()).await.unwrap(), Settled::Before(_)));
+    assert_eq!(settle(world.context(), &unknown).await.unwrap(), Settled::Unknown);
+    assert!(matches!(settle(world.context(), &good).await.unwrap(), Settled::Paid(_)));
+    assert!(matches!(settle(world.context(), &good).await.unwrap(), Settled::AlreadyPaid(_)));
 }
 
 #[tokio::test]
@@ -332,7 +332,7 @@ async fn a_refund_that_fails_at_the_provider_is_retried() {
             world.pay(&started).await;
             world.deliver_notices().await;
             world.cloud.sandbox.set_mood(kind(method), mood, None);
-            let asked = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+            let asked = refund(world.context(), &order).await.unwrap();
             assert!(matches!(asked, Refund::UnderWay(_)), "{mood:?} {method}: {asked:?}");
             assert_eq!(world.figures(&offer).await, (4, 0, 1), "the unit stays sold until the money is refunded");
             world.pass(60);
@@ -352,13 +352,13 @@ async fn only_a_paid_order_can_be_refunded() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
     let order = world.unpaid_order(&offer, "ann").await;
-    let refused = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    let refused = refund(world.context(), &order).await.unwrap();
     assert!(matches!(refused, Refund::Refused(_)));
-    close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
-    let refused = refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    close(world.context(), &order, Cause::Buyer).await.unwrap();
+    let refused = refund(world.context(), &order).await.unwrap();
     assert!(matches!(refused, Refund::Refused(_)));
     let queued = world.buys(&offer, "bob").await;
-    assert_eq!(refund(&world.store, &world.providers, &queued, world.now()).await.unwrap(), Refund::Unknown);
+    assert_eq!(refund(world.context(), &queued).await.unwrap(), Refund::Unknown);
 }
 
 #[tokio::test]
@@ -396,9 +396,9 @@ async fn an_order_that_the_provider_calls_paid_is_not_closed_while_its_query_fai
         "Query" if call.service == local_cloud::engine::Service::Outside => Fault::ServerError,
         _ => Fault::None,
     });
-    assert!(close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.is_err());
+    assert!(close(world.context(), &order, Cause::Buyer).await.is_err());
     assert_eq!(status(&world, &order).await, Status::PendingPayment);
     world.clear_faults();
-    let closing = close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
-    assert!(matches!(closing, CloseOutcome::Paid(_)), "{closing:?}");
+    let closing = close(world.context(), &order, Cause::Buyer).await.unwrap();
+    assert!(matches!(closing, CloseOutcome::Paid { .. }), "{closing:?}");
 }

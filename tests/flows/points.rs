@@ -2,9 +2,9 @@
 
 use domain::order::Status;
 use domain::payment::Method;
-use flows::close::{Cause, close};
-use flows::refund::refund;
-use flows::start_payment::NotStarted;
+use flows::pay::close::{Cause, close};
+use flows::pay::refund::refund;
+use flows::pay::start_payment::NotStarted;
 use testkit::world::World;
 
 /// A sale of a phone that costs 69,900 or 1,000 points.
@@ -27,7 +27,7 @@ async fn points_pay_an_order_at_once_and_a_refund_returns_them_once() {
     let again = world.try_start_payment(&order, Method::Points, 0).await;
     assert!(matches!(again, Err(NotStarted::WrongStatus(Status::Paid))));
     for _ in 0..2 {
-        refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+        refund(world.context(), &order).await.unwrap();
     }
     assert_eq!(world.order(&order).await.unwrap().status, Status::Refunded);
     assert_eq!(world.points_of("ann").await, (1_500, 0));
@@ -40,7 +40,7 @@ async fn a_balance_never_goes_below_zero() {
     let (world, offer) = world().await;
     let order = world.unpaid_order(&offer, "ann").await;
     world.start_payment(&order, Method::Points, 0).await;
-    refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    refund(world.context(), &order).await.unwrap();
     let next = world.unpaid_order(&offer, "ann").await;
     let mixed = world.start_payment(&next, Method::Wechat, 900).await;
     assert_eq!((mixed.amount, mixed.points), (6_990, 900));
@@ -87,7 +87,7 @@ async fn points_that_are_combined_with_money_are_frozen_and_then_spent() {
     world.deliver_notices().await;
     assert_eq!(world.order(&order).await.unwrap().status, Status::Paid);
     assert_eq!(world.points_of("ann").await, (1_100, 0));
-    refund(&world.store, &world.providers, &order, world.now()).await.unwrap();
+    refund(world.context(), &order).await.unwrap();
     world.settle_fully().await;
     assert_eq!(world.points_of("ann").await, (1_500, 0), "the points are returned with the money");
     world.records_agree(&offer, &[order]).await.unwrap();
@@ -100,7 +100,7 @@ async fn frozen_points_are_returned_on_timeout_cancel_failure_and_change_of_meth
         let order = world.unpaid_order(&offer, "ann").await;
         let started = world.start_payment(&order, Method::Stripe, 400).await;
         match how {
-            0 => drop(close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap()),
+            0 => drop(close(world.context(), &order, Cause::Buyer).await.unwrap()),
             1 => {
                 world.pass(901);
                 assert_eq!(world.deadlines().await, 1);
@@ -120,7 +120,7 @@ async fn a_late_payment_is_refunded_if_its_points_are_no_longer_frozen() {
     let (world, offer) = world().await;
     let order = world.unpaid_order(&offer, "ann").await;
     let started = world.start_payment(&order, Method::Wechat, 400).await;
-    close(&world.store, &world.providers, &order, Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), &order, Cause::Buyer).await.unwrap();
     world.pay_late(&started).await;
     world.deliver_notices().await;
     assert_eq!(world.order(&order).await.unwrap().status, Status::Closed);

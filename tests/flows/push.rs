@@ -91,8 +91,8 @@ impl Pushing {
         let offer = self.world.sale(5, 1).await;
         let order = self.world.buys(&offer, "ann").await;
         self.world.settle_down().await;
-        let cause = flows::close::Cause::Buyer;
-        flows::close::close(&self.world.store, &self.world.providers, &order, cause, self.world.now()).await.unwrap();
+        let cause = flows::pay::close::Cause::Buyer;
+        flows::pay::close::close(self.world.context(), &order, cause).await.unwrap();
         order
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use domain::order::{Reason, Status};
-use flows::close::{Cause, CloseOutcome, close};
-use flows::purchase::Refusal;
+use flows::buy::purchase::Refusal;
+use flows::pay::close::{Cause, CloseOutcome, close};
 use testkit::world::{World, far, form};
 
 const ROUNDS: usize = 25;
@@ -21,7 +21,7 @@ async fn a_cancel_and_a_timeout_at_once_close_the_order_once() {
         let closing = |cause| {
             let (world, id) = (world.clone(), id.clone());
             let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
-            tokio::spawn(async move { close(&world.store, &world.providers, &id, cause, now).await.unwrap() })
+            tokio::spawn(async move { close(world.context_at(now), &id, cause).await.unwrap() })
         };
         let (one, other) = tokio::join!(closing(Cause::Buyer), closing(Cause::Deadline));
         let closed =
@@ -43,9 +43,8 @@ async fn a_timeout_and_a_press_at_once_leave_at_most_one_live_order() {
         let now = world.now().saturating_add(jiff::SignedDuration::from_secs(901)).unwrap();
         let (closer, presser) = (world.clone(), world.clone());
         let (to_close, wanted) = (id.clone(), offer.clone());
-        let closing = tokio::spawn(async move {
-            close(&closer.store, &closer.providers, &to_close, Cause::Deadline, now).await.unwrap()
-        });
+        let closing =
+            tokio::spawn(async move { close(closer.context_at(now), &to_close, Cause::Deadline).await.unwrap() });
         let pressing = tokio::spawn(async move { presser.press(&wanted, "alice").await });
         let (closed, pressed) = (closing.await.unwrap(), pressing.await.unwrap());
         assert!(matches!(closed, CloseOutcome::Closed(_)));
@@ -64,7 +63,7 @@ async fn a_timeout_and_a_press_at_once_leave_at_most_one_live_order() {
             assert_ne!(second, id);
             let order = world.order(&second).await.unwrap();
             assert_eq!(order.status, Status::PendingPayment);
-            close(&world.store, &world.providers, &order.id, Cause::Buyer, world.now()).await.unwrap();
+            close(world.context(), &order.id, Cause::Buyer).await.unwrap();
             world.stream().await;
         }
     }
@@ -129,7 +128,7 @@ async fn eight_requests_with_one_key_at_once_get_one_order() {
             assert_eq!(world.figures(&offer).await.1, 1, "exactly one unit must be held");
             let order = world.order(&orders[0]).await.unwrap();
             assert_eq!(order.status, Status::PendingPayment);
-            close(&world.store, &world.providers, &order.id, Cause::Buyer, world.now()).await.unwrap();
+            close(world.context(), &order.id, Cause::Buyer).await.unwrap();
             world.stream().await;
             world.pass(1);
         }
@@ -160,23 +159,22 @@ async fn an_edit_and_a_preheat_at_once_leave_buckets_that_match_the_sale() {
     let world = Arc::new(World::new().await);
     for round in 0..2 * ROUNDS {
         let sale: domain::ids::SaleId = format!("sale-{round}").parse().unwrap();
-        flows::set_up::create(&world.store, sale.clone(), form(100, 1), world.now()).await.unwrap();
+        flows::sale::set_up::create(&world.store, sale.clone(), form(100, 1), world.now()).await.unwrap();
         let (preheater, editor) = (world.clone(), world.clone());
         let (to_preheat, to_edit) = (sale.clone(), sale.clone());
-        let preheating =
-            tokio::spawn(
-                async move { flows::stock::preheat(&preheater.store, &to_preheat, preheater.now(), far()).await },
-            );
+        let preheating = tokio::spawn(async move {
+            flows::sale::stock::preheat(&preheater.store, &to_preheat, preheater.now(), far()).await
+        });
         let editing = tokio::spawn(async move {
             for _ in 0..round % 5 {
                 tokio::task::yield_now().await;
             }
-            flows::set_up::edit(&editor.store, &to_edit, form(50, 1), editor.now()).await
+            flows::sale::set_up::edit(&editor.store, &to_edit, form(50, 1), editor.now()).await
         });
         let (preheated, edited) = (preheating.await.unwrap(), editing.await.unwrap());
         assert!(preheated.is_ok(), "round {round}: {preheated:?}");
         let expected = if edited.is_ok() { 50 } else { 100 };
-        let (_, audit) = flows::audit::audit(&world.store, &sale).await.unwrap().unwrap();
+        let (_, audit) = flows::view::audit::audit(&world.store, &sale).await.unwrap().unwrap();
         let audit = audit.values().next().unwrap();
         assert_eq!((audit.total, audit.free, audit.drift), (expected, expected, 0), "round {round}: {edited:?}");
     }

@@ -6,8 +6,8 @@ use domain::ids::OrderId;
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Reason, Status};
 use domain::payment::Method;
-use flows::audit::{OrderCounts, orders_page};
-use flows::close::{Cause, close};
+use flows::pay::close::{Cause, close};
+use flows::view::audit::{OrderCounts, count_orders};
 use testkit::world::{World, far};
 
 use crate::handlers::payment_secret;
@@ -20,7 +20,7 @@ async fn healthy_sale(world: &World) -> domain::ids::Offer {
     }
     let cancelled = world.buys(&offer, "cancelled").await;
     world.settle_down().await;
-    close(&world.store, &world.providers, &cancelled, Cause::Buyer, world.now()).await.unwrap();
+    close(world.context(), &cancelled, Cause::Buyer).await.unwrap();
     world.settle_down().await;
     offer
 }
@@ -43,10 +43,7 @@ async fn reconcile_changes_nothing_in_a_healthy_sale() {
 }
 
 /// Damages a sale, runs reconcile, and checks that a second run finds nothing. Returns the report of the first run.
-async fn repaired(
-    damage: impl AsyncFn(&World, &domain::ids::Offer),
-    seconds: u64,
-) -> (World, flows::reconcile::Report) {
+async fn repaired(damage: impl AsyncFn(&World, &domain::ids::Offer), seconds: u64) -> (World, flows::repair::Report) {
     let world = World::new().await;
     let offer = healthy_sale(&world).await;
     damage(&world, &offer).await;
@@ -230,7 +227,7 @@ async fn a_wrong_page_is_corrected() {
     let (world, report) = repaired(
         async |world, offer| {
             let wrong = domain::availability::PageChange { opened: [].into(), closed: [0, 2].into() };
-            world.store.turn_page(offer, 0, &wrong).await.unwrap();
+            world.store.update_page(offer, 0, &wrong).await.unwrap();
         },
         0,
     )
@@ -275,7 +272,7 @@ async fn drift_is_reported_and_not_corrected() {
     let report = world.reconcile().await;
     assert_eq!(report.drift, 1);
     assert!(report.findings.iter().any(|finding| finding.contains("bucket 1 does not add up")), "{report:?}");
-    let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
     assert_eq!(audit[&offer.item].drift, 1);
 }
 
@@ -296,7 +293,7 @@ async fn a_sale_that_is_over_and_settled_is_no_longer_watched() {
 async fn the_audit_counts_units_and_orders() {
     let world = World::new().await;
     let offer = healthy_sale(&world).await;
-    let (_, audit) = flows::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
     let audit = &audit[&offer.item];
     assert_eq!((audit.total, audit.free, audit.held, audit.sold, audit.drift), (60, 50, 10, 0, 0));
     assert_eq!(audit.orders, [(Status::PendingPayment, 10), (Status::Closed, 1)].into());
@@ -309,7 +306,9 @@ async fn the_audit_counts_units_and_orders() {
 async fn correcting_a_page_that_does_not_exist_yet_leaves_the_other_buckets_open() {
     let world = World::new().await;
     let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    flows::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now()).await.unwrap();
+    flows::sale::set_up::create(&world.store, offer.sale.clone(), testkit::world::form(72, 24), world.now())
+        .await
+        .unwrap();
     world.preheat(&offer).await;
     world.pass(3_600);
     world.environment().purchase(&world.asks(&offer, "greedy", 24, None)).await.unwrap();
@@ -322,11 +321,11 @@ async fn correcting_a_page_that_does_not_exist_yet_leaves_the_other_buckets_open
 async fn counting_orders_stops_at_its_time_limit() {
     let world = World::new().await;
     let offer = healthy_sale(&world).await;
-    let counted = orders_page(&world.store, &offer.sale, 9, far()).await.unwrap();
+    let counted = count_orders(&world.store, &offer.sale, 9, far()).await.unwrap();
     let of = |status| (offer.item.clone(), status);
     let orders = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
     assert_eq!(counted, OrderCounts { orders, are_all: true });
-    let late = orders_page(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
+    let late = count_orders(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
     assert_eq!(late, OrderCounts::default());
 }
 

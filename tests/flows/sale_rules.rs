@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use domain::ids::IdempotencyKey;
 use domain::sale::SaleChange;
-use flows::bucket_picker::FRESH_FOR_MS;
-use flows::purchase::{Purchase, Refusal};
-use flows::set_up::{SetUpError, change, edit};
+use flows::buy::bucket_picker::FRESH_FOR_MS;
+use flows::buy::purchase::{Purchase, Refusal};
+use flows::sale::set_up::{SetUpError, change, edit};
 use local_cloud::wire::{Fault, Loss};
 use serde_json::json;
 use testkit::stepping::{at_call, stopped};
@@ -116,9 +116,7 @@ async fn a_buyer_may_buy_again_after_a_cancel_and_after_a_timeout() {
         let order = world.environment().purchase(&world.asks(&offer, "alice", 1, Some(&key))).await.unwrap().order;
         world.consume().await;
         if round % 2 == 0 {
-            flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now())
-                .await
-                .unwrap();
+            flows::pay::close::close(world.context(), &order, flows::pay::close::Cause::Buyer).await.unwrap();
         } else {
             world.pass(901);
         }
@@ -195,7 +193,7 @@ async fn a_restock_with_the_same_key_happens_once() {
     assert_eq!(world.figures(&offer).await, (20, 0, 0));
     assert_eq!(world.item(&offer).await.layout.total(), 20);
     let key = IdempotencyKey::parse("delivery-1").unwrap();
-    let other = flows::stock::restock(&world.store, &offer, 6, &key, far()).await;
+    let other = flows::sale::stock::restock(&world.store, &offer, 6, &key, far()).await;
     assert!(matches!(other, Err(SetUpError::Mismatch)), "{other:?}");
 }
 
@@ -260,7 +258,7 @@ async fn a_sold_out_item_opens_again_on_every_running_function() {
     world.settle_down().await;
 
     // So is a cancel.
-    flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::pay::close::close(world.context(), &order, flows::pay::close::Cause::Buyer).await.unwrap();
     world.stream().await;
     world.clock.advance(Duration::from_millis(FRESH_FOR_MS as u64));
     environments[3].purchase(&world.asks(&offer, "c", 1, None)).await.unwrap();
@@ -331,8 +329,8 @@ async fn only_names_can_be_edited_once_an_item_is_on_sale() {
 async fn a_draft_can_be_replaced_and_concurrent_edits_do_not_overwrite_each_other() {
     let world = World::new().await;
     let id: domain::ids::SaleId = "sale".parse().unwrap();
-    flows::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await.unwrap();
-    let again = flows::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await;
+    flows::sale::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await.unwrap();
+    let again = flows::sale::set_up::create(&world.store, id.clone(), form(50, 1), world.now()).await;
     assert!(matches!(again, Err(SetUpError::Changed)));
     let mut other = form(7, 1);
     other.items[0].id = "tablet".parse().unwrap();
@@ -340,7 +338,7 @@ async fn a_draft_can_be_replaced_and_concurrent_edits_do_not_overwrite_each_othe
     assert_eq!(edited.items.keys().map(|id| id.as_str()).collect::<Vec<_>>(), ["tablet"]);
     let stale = domain::sale::Sale { version: 2, ..edited.sale.clone() };
     assert_eq!(world.store.put_sale_row(&stale, false).await.unwrap(), store::SaleWrite::Changed);
-    flows::stock::preheat(&world.store, &id, world.now(), far()).await.unwrap();
+    flows::sale::stock::preheat(&world.store, &id, world.now(), far()).await.unwrap();
 }
 
 #[tokio::test]
@@ -363,10 +361,10 @@ async fn a_preheat_lays_out_the_current_draft_and_not_the_one_that_it_read() {
     for changed in [form(50, 1), form(100, 40)] {
         let world = World::new().await;
         let offer = domain::ids::Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        flows::set_up::create(&world.store, offer.sale.clone(), form(100, 1), world.now()).await.unwrap();
+        flows::sale::set_up::create(&world.store, offer.sale.clone(), form(100, 1), world.now()).await.unwrap();
         let read = world.item(&offer).await;
         let (stock, limit) = (changed.items[0].stock, changed.items[0].limit_per_buyer);
-        flows::set_up::edit(&world.store, &offer.sale, changed, world.now()).await.unwrap();
+        flows::sale::set_up::edit(&world.store, &offer.sale, changed, world.now()).await.unwrap();
         let segment = domain::bucket::Segment::new(read.stock, read.limit_per_buyer, None);
         world.store.extend_layout(&offer, &read, &segment).await.unwrap();
         let item = world.preheat(&offer).await.items.remove(&offer.item).unwrap();
@@ -385,9 +383,7 @@ async fn a_bucket_with_too_few_units_is_tried_again_after_a_second() {
     world.settle_down().await;
     let refused = seckill.purchase(&world.asks(&offer, "alice", 2, None)).await;
     assert!(matches!(refused, Err(Refusal::SoldOut { available: 1 })), "{refused:?}");
-    flows::close::close(&world.store, &world.providers, &greedy, flows::close::Cause::Buyer, world.now())
-        .await
-        .unwrap();
+    flows::pay::close::close(world.context(), &greedy, flows::pay::close::Cause::Buyer).await.unwrap();
     world.stream().await;
     world.pass(1);
     seckill.purchase(&world.asks(&offer, "alice", 2, None)).await.unwrap();

@@ -8,10 +8,10 @@ use domain::message::{OrderMessage, VERSION};
 use domain::order::{Reason, Status};
 use domain::payment::{Method, PaidWith, PayEntry};
 use domain::sale::Sale;
-use flows::orders::OrderView;
-use flows::place_order::{Placement, fail};
-use flows::purchase::Refusal;
-use flows::sales::Sales;
+use flows::buy::place_order::{Placement, fail};
+use flows::buy::purchase::Refusal;
+use flows::sale::sales::Sales;
+use flows::view::orders::OrderView;
 use local_cloud::wire::Fault;
 use store::{ClaimWrite, Hold, Moved, Revival, SaleWrite};
 use testkit::world::{World, form};
@@ -113,7 +113,7 @@ async fn a_key_cannot_be_reused_for_another_item() {
     let tablet = Offer { item: "tablet".parse().unwrap(), ..phone.clone() };
     let mut two = form(50, 1);
     two.items.push(domain::sale::Item { id: tablet.item.clone(), ..two.items[0].clone() });
-    flows::set_up::create(&world.store, phone.sale.clone(), two, world.now()).await.unwrap();
+    flows::sale::set_up::create(&world.store, phone.sale.clone(), two, world.now()).await.unwrap();
     world.preheat(&phone).await;
     world.pass(3_600);
     let seckill = world.environment();
@@ -132,17 +132,13 @@ async fn a_duplicate_close_does_not_touch_the_buyers_next_order() {
     let offer = world.sale(10, 1).await;
     let first = world.buys(&offer, "alice").await;
     world.settle_down().await;
-    let closed = flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Buyer, world.now())
-        .await
-        .unwrap();
-    assert!(matches!(closed, flows::close::CloseOutcome::Closed(_)));
+    let closed = flows::pay::close::close(world.context(), &first, flows::pay::close::Cause::Buyer).await.unwrap();
+    assert!(matches!(closed, flows::pay::close::CloseOutcome::Closed(_)));
     world.pass(1);
     let second = world.buys(&offer, "alice").await;
     world.settle_down().await;
-    let again = flows::close::close(&world.store, &world.providers, &first, flows::close::Cause::Deadline, world.now())
-        .await
-        .unwrap();
-    assert!(matches!(again, flows::close::CloseOutcome::Before(_)));
+    let again = flows::pay::close::close(world.context(), &first, flows::pay::close::Cause::Deadline).await.unwrap();
+    assert!(matches!(again, flows::pay::close::CloseOutcome::AlreadyClosed(_)));
     assert_eq!(claim_of(&world, &offer, &second).await.unwrap().order, second);
     assert_eq!(world.figures(&offer).await, (9, 1, 0));
     assert!(matches!(world.press(&offer, "alice").await, Err(Refusal::Duplicate(live)) if live == second));
@@ -167,7 +163,7 @@ async fn an_existing_order_cannot_be_failed() {
         trace: None,
     };
     let placement = fail(&world.store, &message, Reason::ClaimLost, world.now()).await.unwrap();
-    assert!(matches!(placement, Placement::Before(_)), "{placement:?}");
+    assert!(matches!(placement, Placement::AlreadyPlaced(_)), "{placement:?}");
     assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
     assert_eq!(world.figures(&offer).await, (9, 1, 0));
 }
@@ -176,8 +172,9 @@ async fn an_existing_order_cannot_be_failed() {
 async fn an_edit_that_is_based_on_an_old_version_changes_nothing() {
     let world = World::new().await;
     let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-    let created = flows::set_up::create(&world.store, offer.sale.clone(), form(50, 1), world.now()).await.unwrap();
-    let edited = flows::set_up::edit(&world.store, &offer.sale, form(60, 1), world.now()).await.unwrap();
+    let created =
+        flows::sale::set_up::create(&world.store, offer.sale.clone(), form(50, 1), world.now()).await.unwrap();
+    let edited = flows::sale::set_up::edit(&world.store, &offer.sale, form(60, 1), world.now()).await.unwrap();
     // Another operator's edit, based on the first version.
     let late = Sale { version: created.sale.version + 1, ..created.sale.clone() };
     let items: Vec<_> = created.items.values().cloned().collect();
@@ -191,7 +188,7 @@ async fn an_edit_that_is_based_on_an_old_version_changes_nothing() {
     assert_eq!(world.store.watched_sales().await.unwrap(), std::slice::from_ref(&offer.sale));
     // A layout that started earlier and ends later does not lower the progress mark.
     let buckets = world.item(&offer).await.laid_out;
-    world.store.note_laid_out(&offer, buckets - 1).await.unwrap();
+    world.store.record_laid_out(&offer, buckets - 1).await.unwrap();
     assert_eq!(world.item(&offer).await.laid_out, buckets);
 }
 
@@ -218,7 +215,7 @@ async fn a_sale_is_watched_while_units_are_held_or_cannot_be_read() {
     world.settle_down().await;
     world.pass(602);
     assert_eq!(world.reconcile().await.settled, 0, "the order may still be paid");
-    flows::close::close(&world.store, &world.providers, &order, flows::close::Cause::Buyer, world.now()).await.unwrap();
+    flows::pay::close::close(world.context(), &order, flows::pay::close::Cause::Buyer).await.unwrap();
     world.settle_down().await;
 
     let stock = world.names().stock.clone();
@@ -239,10 +236,11 @@ async fn a_buyer_sees_only_their_own_orders() {
     let sales = Sales::default();
     let id = world.buys(&offer, "alice").await;
     let key = |name: &str| world.asks(&offer, name, 1, None).buyer_key;
-    let seen =
-        async |buyer: BuyerKey| flows::orders::order(&world.store, &sales, &buyer, &id, world.now()).await.unwrap();
+    let seen = async |buyer: BuyerKey| {
+        flows::view::orders::order(&world.store, &sales, &buyer, &id, world.now()).await.unwrap()
+    };
     let listed =
-        async |buyer: BuyerKey| flows::orders::orders(&world.store, &sales, &buyer, world.now()).await.unwrap();
+        async |buyer: BuyerKey| flows::view::orders::orders(&world.store, &sales, &buyer, world.now()).await.unwrap();
     assert!(
         matches!(seen(key("alice")).await, Some(OrderView::Queued(queued)) if queued.id == id && queued.quantity == 1)
     );
@@ -263,11 +261,11 @@ async fn a_page_change_can_be_repeated() {
     let offer = world.sale(72, 1).await;
     let open = async || world.store.pages(&offer, &[0]).await.unwrap()[0].1.open.clone();
     for _ in 0..2 {
-        world.store.turn_page(&offer, 0, &PageChange { opened: [].into(), closed: [1].into() }).await.unwrap();
+        world.store.update_page(&offer, 0, &PageChange { opened: [].into(), closed: [1].into() }).await.unwrap();
         assert_eq!(open().await, [0, 2].into());
     }
     for _ in 0..2 {
-        world.store.turn_page(&offer, 0, &PageChange { opened: [1].into(), closed: [].into() }).await.unwrap();
+        world.store.update_page(&offer, 0, &PageChange { opened: [1].into(), closed: [].into() }).await.unwrap();
         assert_eq!(open().await, [0, 1, 2].into());
     }
 }
@@ -296,7 +294,7 @@ async fn concurrent_changes_of_a_page_are_all_applied() {
     let close = |bucket: u32| {
         let change = PageChange { opened: [].into(), closed: [bucket].into() };
         let (store, offer) = (world.store.clone(), offer.clone());
-        async move { store.turn_page(&offer, 0, &change).await }
+        async move { store.update_page(&offer, 0, &change).await }
     };
     let closed = futures::future::join_all((0..6).map(close)).await;
     assert!(closed.iter().all(Result::is_ok), "{closed:?}");
@@ -324,13 +322,13 @@ async fn an_early_deadline_closes_nothing() {
     world.consume().await;
     let pay_by = world.order(&id).await.unwrap().pay_by;
     let look = async |now| {
-        flows::close::close(&world.store, &world.providers, &id, flows::close::Cause::Deadline, now).await.unwrap()
+        flows::pay::close::close(world.context_at(now), &id, flows::pay::close::Cause::Deadline).await.unwrap()
     };
     let early = pay_by - jiff::SignedDuration::from_millis(1);
-    assert!(matches!(look(early).await, flows::close::CloseOutcome::NotDue(_)));
+    assert!(matches!(look(early).await, flows::pay::close::CloseOutcome::NotDue(_)));
     assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
     assert_eq!(world.figures(&offer).await, (23, 1, 0));
-    assert!(matches!(look(pay_by).await, flows::close::CloseOutcome::Closed(_)));
+    assert!(matches!(look(pay_by).await, flows::pay::close::CloseOutcome::Closed(_)));
     assert_eq!(world.figures(&offer).await, (24, 0, 0));
 }
 
@@ -342,7 +340,7 @@ async fn an_order_is_revived_only_if_its_units_are_still_free() {
     let id = world.buys(&offer, "alice").await;
     world.consume().await;
     let pay_by = world.order(&id).await.unwrap().pay_by;
-    flows::close::close(&world.store, &world.providers, &id, flows::close::Cause::Deadline, pay_by).await.unwrap();
+    flows::pay::close::close(world.context_at(pay_by), &id, flows::pay::close::Cause::Deadline).await.unwrap();
     let closed = world.order(&id).await.unwrap();
     let with = PaidWith { method: Method::Alipay, attempt: 0, transaction: "t1".into(), amount: 100, points: 0 };
     world.store.log_payment(&PayEntry::new(&closed, &with, pay_by), true).await.unwrap();
@@ -389,7 +387,7 @@ async fn a_press_goes_to_the_next_page_if_all_open_buckets_of_one_are_full() {
     let offer = world.sale(24 * 513, 1).await;
     fill(&world, &offer, [3, 4]).await;
     let closed = (0..512).filter(|bucket| ![3, 4].contains(bucket)).collect();
-    world.store.turn_page(&offer, 0, &PageChange { opened: [].into(), closed }).await.unwrap();
+    world.store.update_page(&offer, 0, &PageChange { opened: [].into(), closed }).await.unwrap();
     for n in 0..12 {
         let order = world.buys(&offer, &format!("buyer {n}")).await;
         assert_eq!(claim_of(&world, &offer, &order).await.unwrap().bucket, 512);

@@ -4,7 +4,7 @@ use domain::Timestamp;
 use domain::ids::PaymentNumber;
 use domain::order::{Order, Status};
 use domain::payment::Method;
-use flows::orders::{OrderView, Queued};
+use flows::view::orders::{OrderView, Queued};
 use serde::Serialize;
 
 /// An order, or an accepted purchase that will become one.

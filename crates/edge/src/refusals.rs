@@ -1,8 +1,8 @@
 //! How the refusals of each flow are answered: one total match per flow.
 
-use flows::purchase::Refusal;
-use flows::set_up::SetUpError;
-use flows::start_payment::NotStarted;
+use flows::buy::purchase::Refusal;
+use flows::pay::start_payment::NotStarted;
+use flows::sale::set_up::SetUpError;
 
 use crate::problem::{Code, Problem};
 
@@ -75,7 +75,7 @@ impl From<NotStarted> for Problem {
                 Code::WrongState,
                 "the payment deadline of this order has passed: buy again if units are left",
             ),
-            NotStarted::Paid => {
+            NotStarted::Paid { .. } => {
                 Problem::new(Code::WrongState, "the order has just been paid: no further payment is needed")
             }
             NotStarted::NotConfigured(methods) => {
@@ -168,7 +168,7 @@ mod tests {
             (NotStarted::UnknownOrder, Code::UnknownOrder, "no order"),
             (NotStarted::WrongStatus(Status::Closed), Code::WrongState, "is CLOSED"),
             (NotStarted::TooLate, Code::WrongState, "buy again"),
-            (NotStarted::Paid, Code::WrongState, "just been paid"),
+            (NotStarted::Paid { newly_with: None }, Code::WrongState, "just been paid"),
             (NotStarted::NotConfigured(vec![Method::Stripe, Method::Points]), Code::Invalid, "one of stripe, points"),
             (NotStarted::Unsupported("alipay: too much".into()), Code::WrongState, "alipay: too much"),
             (NotStarted::Refused("Invalid API Key provided: sk_1".into()), Code::WrongState, "use another method"),

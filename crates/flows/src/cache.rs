@@ -1,4 +1,4 @@
-//! A small memory of what was read: fresh for a while, bounded, and read once for requests that come together.
+//! A small cache of what was read: fresh for a while, bounded, and read once for concurrent requests.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,7 +21,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         Self { slots: Mutex::default(), fresh_for_ms, capacity }
     }
 
-    /// The value of `key`, by `read` if it is not fresh. Requests for the same key wait for one read.
+    /// The value of `key`, read again if it is not fresh. Concurrent requests for one key share one read.
     pub(crate) async fn get<E>(
         &self,
         key: &K,
@@ -44,7 +44,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     fn slot(&self, key: &K) -> Slot<V> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if slots.len() >= self.capacity && !slots.contains_key(key) {
-            // Full, perhaps of made-up names: starting over costs one read for each name in use.
+            // Full, perhaps of made-up keys: starting over costs one read for each key in use.
             slots.clear();
         }
         slots.entry(key.clone()).or_default().clone()

@@ -1,29 +1,33 @@
-//! One file for each thing that happens. Each flow is a list of steps; every step is idempotent and guarded by a condition,
-//! and a comment says what a crash after it leaves and who repairs it.
+//! The flows: what happens to a purchase, an order, a payment, a sale and its stock.
 //!
-//! Nothing here knows HTTP or Lambda. Time and random numbers are arguments.
+//! | module | what it holds |
+//! |---|---|
+//! | [`buy`] | from the press of the button to the order: limits, choice of a bucket, claim, hold, order |
+//! | [`pay`] | from the order to its end: start a payment, settle money that arrived, close, refund |
+//! | [`finish`] | the steps that follow once an order is closed, paid or refunded |
+//! | [`sale`] | what an operator sets up: sales, their stock and restocks; the stream of stock changes |
+//! | [`view`] | what buyers and operators see: availability, orders, live figures, the audit |
+//! | [`repair`] | reconcile: finishes what a crash left between two steps, and proves the totals |
+//!
+//! One file holds one flow. A flow is a list of steps; each step is idempotent and guarded by a condition, and
+//! the module's documentation says what a crash after each step leaves behind and what repairs it. Flows call
+//! [`finish`]; `finish` calls no flow.
+//!
+//! Nothing here knows HTTP or Lambda. Time and random numbers are arguments. A flow that may talk to a payment
+//! provider takes a [`Context`]; every other flow takes the store and, if it needs it, the time.
 
-pub mod audit;
-pub mod availability;
-pub mod bucket_picker;
+pub mod buy;
 mod cache;
-pub mod close;
-mod close_at_provider;
-pub mod just_now;
-pub mod limits;
-pub mod live;
-pub mod orders;
-pub mod payment_closed;
-pub mod place_order;
-pub mod purchase;
-pub mod reconcile;
-pub mod refund;
-pub mod sales;
-pub mod set_up;
-pub mod settle;
-pub mod start_payment;
-pub mod stock;
-pub mod stock_moved;
-mod undone;
+mod context;
+mod error;
+pub mod finish;
+pub mod pay;
+pub mod repair;
+pub mod sale;
+pub mod view;
 
-pub use undone::FlowError;
+pub use context::Context;
+pub use error::FlowError;
+
+/// How often a flow re-reads a row and tries again because another request changed it in between.
+pub(crate) const CAS_ATTEMPTS: u32 = 5;

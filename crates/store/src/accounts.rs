@@ -1,7 +1,7 @@
 //! Buyers' points: a balance, and what is frozen for orders that are being paid. The balance never goes below zero.
 //!
-//! Points move only together with the order that they are for, in one transaction, so each order's conditions make each of its
-//! movements happen once.
+//! Points move only in one transaction with the order that they are for, so the order's conditions make each
+//! movement happen once.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,23 +17,23 @@ use crate::{Store, StoreError};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Account {
-    /// What can be spent.
+    /// Points that can be spent.
     pub balance: i64,
-    /// What is frozen, by order.
+    /// Frozen points, by order.
     pub frozen: BTreeMap<OrderId, i64>,
 }
 
-/// What became of a credit.
+/// The result of a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credited {
-    /// It is in the account: by this call, or by an earlier one of the same name.
+    /// It is in the account: by this call, or by an earlier one with the same key.
     Done,
-    /// The name was used for another credit.
+    /// The key was used for another credit.
     Mismatch,
 }
 
 impl Store {
-    /// A buyer's points as they are now.
+    /// A buyer's points, read consistently.
     pub async fn account(&self, buyer: &BuyerKey) -> Result<Account, StoreError> {
         const OPERATION: &str = "read an account";
         let output = self
@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Points go out of a balance that has them.
+    /// Takes points from a balance that has enough.
     pub(crate) fn debit(&self, buyer: &BuyerKey, points: i64) -> Change {
         self.account_change(buyer)
             .update("SET balance = balance - :points")
@@ -91,7 +91,7 @@ impl Store {
             .value(":points", n(points))
     }
 
-    /// Points come back to a balance.
+    /// Returns points to a balance.
     pub(crate) fn credit(&self, buyer: &BuyerKey, points: i64) -> Change {
         self.account_change(buyer)
             .update("SET balance = if_not_exists(balance, :zero) + :points")
@@ -99,7 +99,7 @@ impl Store {
             .value(":points", n(points))
     }
 
-    /// Try: points go out of the balance and are frozen for an order.
+    /// Try: takes points from the balance and freezes them for an order.
     pub(crate) fn freeze(&self, order: &OrderId, points: i64) -> Change {
         self.frozen(order, points)
             .update("SET balance = balance - :points")
@@ -107,12 +107,12 @@ impl Store {
             .only_if("balance >= :points AND attribute_not_exists(frozen.#order)")
     }
 
-    /// Confirm: frozen points are spent.
+    /// Confirm: spends frozen points.
     pub(crate) fn spend(&self, order: &OrderId, points: i64) -> Change {
         self.frozen(order, points).update("REMOVE frozen.#order").only_if("frozen.#order = :points")
     }
 
-    /// Cancel: frozen points go back to the balance.
+    /// Cancel: returns frozen points to the balance.
     pub(crate) fn thaw(&self, order: &OrderId, points: i64) -> Change {
         self.frozen(order, points)
             .update("SET balance = balance + :points")

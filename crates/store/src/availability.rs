@@ -10,18 +10,18 @@ use domain::ids::Offer;
 use crate::rows::{Change, Row, Written, n, s};
 use crate::{Store, StoreError};
 
-/// How often a page that has changed meanwhile is tried again: every shard of the stock's stream writes to it.
-const ROUNDS: u32 = 8;
+/// How often a page that changed in between is tried again: every shard of the stock's stream writes to it.
+const CAS_ATTEMPTS: u32 = 8;
 
 impl Store {
-    /// Puts buckets on a page and takes others off. Safe to repeat.
-    pub async fn turn_page(&self, offer: &Offer, page: PageNo, change: &PageChange) -> Result<(), StoreError> {
+    /// Opens buckets on a page and closes others. Idempotent.
+    pub async fn update_page(&self, offer: &Offer, page: PageNo, change: &PageChange) -> Result<(), StoreError> {
         self.open_on_page(offer, page, &change.opened).await?;
         if change.closed.is_empty() {
             return Ok(());
         }
-        let mut version = self.pages(offer, &[page]).await?.pop().map_or(0, |(_, told)| told.version);
-        for _ in 0..ROUNDS {
+        let mut version = self.pages(offer, &[page]).await?.pop().map_or(0, |(_, page)| page.version);
+        for _ in 0..CAS_ATTEMPTS {
             match self.close_on_page(offer, page, &change.closed, version).await? {
                 None => return Ok(()),
                 Some(now) => version = now.version,
@@ -30,7 +30,7 @@ impl Store {
         Err(StoreError::Conflict { operation: "turn a page" })
     }
 
-    /// Puts buckets on a page. Late or wrong, it costs one refused hold.
+    /// Opens buckets on a page. If it is delayed or wrong, it costs one refused hold.
     pub async fn open_on_page(
         &self,
         offer: &Offer,
@@ -44,9 +44,9 @@ impl Store {
         change.send("open buckets on a page", &self.dynamodb).await.map(|_| ())
     }
 
-    /// Takes buckets off a page that is at `version` (0: nothing was told of it yet); otherwise tells what it is now. Without that
-    /// condition a write that wandered and lands late would close what has opened since, and its units would seem sold out until somebody
-    /// looks.
+    /// Closes buckets on a page that is at `version` (0: the page is not written yet); otherwise returns the page
+    /// as it is now. Without that condition a delayed write would close buckets that have opened since, and their
+    /// units would seem sold out until reconcile corrects the page.
     pub async fn close_on_page(
         &self,
         offer: &Offer,
@@ -78,13 +78,14 @@ impl Store {
             .value(":one", n(1))
     }
 
-    /// Reads pages in one call (of up to 100). A page that the stream has not told of yet is left out.
+    /// Reads up to 100 pages in one call. A page that the stream has not written yet is left out.
     pub async fn pages(&self, offer: &Offer, pages: &[PageNo]) -> Result<Vec<(PageNo, Page)>, StoreError> {
         self.read_pages(offer, pages, false).await
     }
 
-    /// The same by a strongly consistent read, which costs twice as much: nothing that somebody has seen is missing.
-    pub async fn pages_as_they_are(&self, offer: &Offer, pages: &[PageNo]) -> Result<Vec<(PageNo, Page)>, StoreError> {
+    /// The same by a strongly consistent read, which costs twice as much: it includes everything that a buyer can
+    /// have seen.
+    pub async fn pages_consistently(&self, offer: &Offer, pages: &[PageNo]) -> Result<Vec<(PageNo, Page)>, StoreError> {
         self.read_pages(offer, pages, true).await
     }
 
@@ -124,7 +125,7 @@ fn number_set(buckets: &BTreeSet<BucketNo>) -> AttributeValue {
 fn read_page(row: &Row) -> Option<(PageNo, Page)> {
     let number = row.get("page")?.as_s().ok()?.rsplit('#').next()?.parse().ok()?;
     let version = row.get("version")?.as_n().ok()?.parse().ok()?;
-    // An empty set does not exist: a page without one has nothing open.
+    // DynamoDB has no empty sets: a page without the attribute has no open bucket.
     let open = match row.get("open") {
         None => BTreeSet::new(),
         Some(open) => open.as_ns().ok()?.iter().map(|bucket| bucket.parse().ok()).collect::<Option<_>>()?,

@@ -1,5 +1,6 @@
-//! Buyers' claims: one row for a buyer and sale, with an attribute `item#…` for each claim and `key#…` for each answer given
-//! under an idempotency key. One write makes a claim and looks at all of the buyer's claims and keys in that sale.
+//! Buyers' claims: one row per buyer and sale, with an attribute `item#…` for each claim and `key#…` for each
+//! answer given under an idempotency key. One write makes a claim and checks all of the buyer's claims and keys
+//! in that sale.
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
@@ -13,36 +14,30 @@ use crate::{Store, StoreError};
 
 const ITEM: &str = "item#";
 const KEY: &str = "key#";
-/// A revived claim whose row is gone makes a new row, kept so long.
+/// A revived claim whose row has expired makes a new row: how long that one is kept.
 const REVIVED_KEPT_S: i64 = 30 * 24 * 3_600;
 
-/// A claim to be made.
 #[derive(Clone, Debug)]
 pub struct NewClaim<'a> {
-    /// What is claimed.
     pub offer: &'a Offer,
-    /// Who claims it.
     pub buyer: &'a Buyer,
-    /// The claim.
     pub claim: &'a Claim,
-    /// The name for this try, of the buyer's or made up for it.
+    /// The buyer's idempotency key, or the order's id.
     pub key: &'a IdempotencyKey,
-    /// When the row may be forgotten.
     pub expires: Timestamp,
 }
 
-/// What became of a write to a buyer's claims.
+/// The result of a write to a buyer's claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimWrite {
-    /// It was written.
     Done,
-    /// The claims are not as the write expects; these are they.
+    /// The claims were not in the expected state; they are returned as they are.
     Refused(Box<BuyerClaims>),
 }
 
 impl Store {
-    /// Makes a claim, if the buyer has none on the item and has not used the key. Answers with all of the buyer's claims and
-    /// keys in the sale: after the write if it was made, else as they are.
+    /// Makes a claim, if the buyer has none on the item and has not used the key. Returns all of the buyer's
+    /// claims and keys in the sale: after the write if it was made, else as they are.
     pub async fn claim(&self, new: &NewClaim<'_>) -> Result<(ClaimWrite, BuyerClaims), StoreError> {
         const OPERATION: &str = "make a claim";
         let request = self
@@ -68,9 +63,10 @@ impl Store {
         }
     }
 
-    /// Remembers the answer under another key of the same buyer, who takes up a try that was abandoned. `asked` is the quantity that
-    /// came with this key: the same request must be known again, also if the claim is for another quantity.
-    pub async fn adopt_key(
+    /// Records the answer under another key of the same buyer, whose request has resumed an abandoned purchase.
+    /// `asked` is the quantity that came with this key: a repeated request must be recognised even if the claim
+    /// is for another quantity.
+    pub async fn add_key(
         &self,
         offer: &Offer,
         order: &OrderId,
@@ -87,8 +83,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Writes into a claim that is being made in which bucket it is tried next, and, if another request than its first moves it, where it
-    /// was. Only if it still is as it was.
+    /// Moves a claim that is still HELD to the bucket that is tried next, and records its previous buckets. Only
+    /// if the claim has not changed since it was read.
     pub async fn move_claim(&self, offer: &Offer, claim: &Claim, to: &Claim) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "move a claim";
         let mut set = "SET #claim.#bucket = :to".to_owned();
@@ -101,7 +97,7 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request.update_expression(set)).await?)
     }
 
-    /// Takes back a claim that got no stock, with its keys, if it is still being made and still is as it was.
+    /// Withdraws a claim that got no stock, with its keys, if it is still HELD and has not changed since it was read.
     pub async fn withdraw_claim(
         &self,
         offer: &Offer,
@@ -118,8 +114,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request.update_expression(remove)).await?)
     }
 
-    /// Marks a claim as taken, for units that are held in `bucket`: from now on the claim does not move, where it was before matters to
-    /// nobody, and only the order's own end removes it.
+    /// Marks a claim as ORDERED, for units that are held in `bucket`. From now on the claim does not move, its
+    /// previous buckets are dropped, and only the order's own end removes it.
     pub async fn mark_ordered(
         &self,
         offer: &Offer,
@@ -140,8 +136,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Drops the claim of an order that was closed or failed, if it is still this order's and the order was not revived since. The
-    /// answer under its key stays.
+    /// Drops the claim of an order that was closed or failed, if it still belongs to this order and the order was
+    /// not revived since. The answer under its key stays.
     pub async fn drop_claim(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "drop a claim";
         let request = self
@@ -153,7 +149,7 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// Drops the claim of an order that was refunded, if it is still this order's.
+    /// Drops the claim of an order that was refunded, if it still belongs to this order.
     pub async fn drop_refunded_claim(&self, offer: &Offer, order: &OrderId) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "drop a refunded order's claim";
         let request = self
@@ -163,8 +159,8 @@ impl Store {
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
-    /// A revived order's claim, if the buyer has no other on the item: a part of its revival. The row lives on for as long as that of
-    /// a purchase of today would.
+    /// The claim of a revived order, if the buyer has no other on the item: a part of the transaction that
+    /// revives it. The row expires as late as that of a purchase made now.
     pub(crate) fn claim_again(
         &self,
         operation: &'static str,
@@ -184,7 +180,7 @@ impl Store {
             .value(":expires", n(expires)))
     }
 
-    /// Forgets answers under old keys.
+    /// Removes answers under old keys.
     pub async fn forget_keys(
         &self,
         buyer: &BuyerKey,
@@ -201,7 +197,7 @@ impl Store {
         update("forget keys", request).await.map(|_| ())
     }
 
-    /// A buyer's claims in a sale, as they are now, and the buyer's name if there is a row.
+    /// A buyer's claims in a sale, read consistently, and the buyer's name if there is a row.
     pub async fn claims(&self, buyer: &BuyerKey, sale: &SaleId) -> Result<(BuyerClaims, Option<Buyer>), StoreError> {
         const OPERATION: &str = "read claims";
         let output = self
@@ -219,7 +215,7 @@ impl Store {
         Ok((read_claims(OPERATION, row)?, name))
     }
 
-    /// All claims of a buyer, by sale. At most one answer of the database's, 1 MB: some thousand sales.
+    /// All claims of a buyer, by sale. At most one page of 1 MB: about a thousand sales.
     pub async fn claims_of(&self, buyer: &BuyerKey) -> Result<Vec<(SaleId, BuyerClaims)>, StoreError> {
         const OPERATION: &str = "read a buyer's claims";
         let output = self
@@ -253,13 +249,13 @@ impl Store {
     }
 }
 
-/// If a claim is still HELD, in its bucket, and nobody has moved it away from a bucket since.
+/// Only if a claim is still HELD, in its bucket, and no request has moved it in between.
 fn as_it_was(
     operation: &'static str,
     request: UpdateItemFluentBuilder,
     claim: &Claim,
 ) -> Result<UpdateItemFluentBuilder, StoreError> {
-    // The buckets that it has left become more and never fewer: as many are the same.
+    // Previous buckets are only ever added: the same number means the same buckets.
     const UNMOVED: &str = "attribute_not_exists(#claim.#previous)";
     let unmoved = if claim.previous_buckets.is_empty() { UNMOVED } else { "size(#claim.#previous) = :as_many" };
     let mut request = request

@@ -1,4 +1,4 @@
-//! Which tables and queues, from the environment that the template gives each function.
+//! The names of tables and queues, from the environment that the template gives each function; and how AWS is called.
 
 use std::time::Duration;
 
@@ -14,25 +14,16 @@ pub struct MissingSetting(pub &'static str);
 /// The names of tables and queues.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// Sales and their items.
     pub sales: String,
-    /// Buckets.
     pub stock: String,
-    /// Pages of open buckets.
     pub availability: String,
-    /// Buyers' claims.
     pub claims: String,
-    /// Orders.
     pub orders: String,
-    /// What moved: stock and money.
     pub ledger: String,
-    /// Buyers' points.
     pub accounts: String,
-    /// Open WebSockets.
     pub connections: String,
-    /// The queue of accepted purchases.
     pub orders_queue_url: String,
-    /// Where a message that cannot be handled is kept; only order-consumer has it.
+    /// The queue for messages that can never be handled; only order-consumer has it.
     pub dead_letter_url: Option<String>,
     /// The shop's own queue, for notices about its ordinary orders; only payment-notify has it, if the shop gave one.
     pub shop_queue_url: Option<String>,
@@ -43,13 +34,12 @@ pub struct Names {
 /// How payment deadlines are scheduled.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// The schedule group.
     pub group: String,
     /// The role that Scheduler assumes.
     pub role_arn: String,
-    /// The function that looks at the order.
+    /// The function that checks the order.
     pub function_arn: String,
-    /// Where a deadline goes that could not be delivered.
+    /// The queue for deadlines that could not be delivered.
     pub dead_letter_arn: String,
 }
 
@@ -84,15 +74,17 @@ impl Names {
     }
 }
 
-/// How a deployed function calls AWS. One try may take a second and a call, with its retries, three. A press is several calls: what
-/// they may take together is bounded by `seckill` itself, which answers after 4.5 seconds of the five that it has.
+/// How a deployed function calls AWS. One attempt may take a second, and a call with its retries three. A press
+/// makes several calls; the `seckill` function bounds their total time itself and answers after 4.5 of its five
+/// seconds.
 pub async fn sdk_config() -> SdkConfig {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(Duration::from_millis(800))
         .operation_attempt_timeout(Duration::from_secs(1))
         .operation_timeout(Duration::from_secs(3))
         .build();
-    // One for all clients: each of its own would read the system's root certificates again, within the first press.
+    // One HTTP client for all SDK clients: separate ones would each read the system's root certificates, during
+    // the first press.
     let http = aws_smithy_http_client::Builder::new()
         .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc))
         .build_https();

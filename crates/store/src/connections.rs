@@ -1,6 +1,7 @@
 //! Open WebSockets by buyer, and the tickets that open them.
 //!
-//! A ticket is good once and for a short while: it stands in a URL, where logs may see it. Only its digest is kept. Both kinds of row expire by themselves.
+//! A ticket is valid once and for a short time, because it is part of a URL, which may appear in logs. Only its
+//! digest is stored. Both kinds of rows expire.
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::ReturnValue;
@@ -12,15 +13,17 @@ use serde::Deserialize;
 use crate::rows::{n, read_row, s};
 use crate::{Store, StoreError};
 
-/// Connections of one buyer that are told of a change. A person has a few windows; those that are gone are forgotten as they are found.
+/// Connections of one buyer that are notified of a change. A person has a few windows; closed ones are removed
+/// when they are found.
 const TOLD: i32 = 20;
-/// A connection's row outlives it: API Gateway ends a connection after two hours.
+/// How long a connection's row is kept. It outlives the connection, which API Gateway ends after two hours.
 const KEPT_S: i64 = 3 * 60 * 60;
-/// A connection is noted a moment before it is open, and looks gone until then. After so long it is open, or really gone.
+/// A connection is recorded a moment before it is open, and looks closed until then. After this time it is open,
+/// or really closed.
 const OPENS_WITHIN_MS: i64 = 5_000;
 
 impl Store {
-    /// Keeps a ticket for a buyer.
+    /// Stores a ticket of a buyer.
     pub async fn put_ticket(&self, ticket: &Ticket, buyer: &BuyerKey, good_until: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "keep a ticket";
         self.dynamodb
@@ -36,7 +39,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a ticket, so that nobody can take it again; whose it was, if it is still good.
+    /// Redeems a ticket, which works once. Returns its buyer, if it is still valid.
     pub async fn take_ticket(&self, ticket: &Ticket, now: Timestamp) -> Result<Option<BuyerKey>, StoreError> {
         const OPERATION: &str = "take a ticket";
         #[derive(Deserialize)]
@@ -56,11 +59,11 @@ impl Store {
             .map_err(|error| StoreError::of(OPERATION, &error))?;
         let Some(row) = output.attributes else { return Ok(None) };
         let kept: Kept = read_row(OPERATION, row)?;
-        // What has expired may lie there for days.
+        // DynamoDB may keep an expired row for days.
         Ok((kept.expires > now.as_second()).then_some(kept.of))
     }
 
-    /// Notes that a buyer's connection is open. `opened` is what its stream's filter tells it from a ticket by.
+    /// Records that a buyer's connection is open. By `opened` the stream's filter tells it from a ticket.
     pub async fn open_connection(&self, buyer: &BuyerKey, id: &str, now: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "note a connection";
         self.dynamodb
@@ -76,7 +79,6 @@ impl Store {
         Ok(())
     }
 
-    /// A buyer's connections.
     pub async fn connections_of(&self, buyer: &BuyerKey) -> Result<Vec<String>, StoreError> {
         const OPERATION: &str = "read a buyer's connections";
         #[derive(Deserialize)]
@@ -89,7 +91,7 @@ impl Store {
             .table_name(&self.names.connections)
             .key_condition_expression("buyer = :buyer")
             .expression_attribute_values(":buyer", s(buyer))
-            // A connection that was opened just before a change must be told of it.
+            // A connection that opened just before a change must be notified of it.
             .consistent_read(true)
             .limit(TOLD)
             .send()
@@ -99,7 +101,7 @@ impl Store {
         rows.map(|row| read_row::<Connection>(OPERATION, row).map(|row| row.connection)).collect()
     }
 
-    /// Forgets a connection that was found gone, unless it was noted just now: it may be about to open.
+    /// Removes a connection that was found closed, unless it was recorded a moment ago: it may be about to open.
     pub async fn forget_gone_connection(&self, buyer: &BuyerKey, id: &str, now: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "forget a connection that is gone";
         let forgotten = self
@@ -120,7 +122,7 @@ impl Store {
         }
     }
 
-    /// Forgets a connection that was closed.
+    /// Removes a connection that was closed.
     pub async fn forget_connection(&self, buyer: &BuyerKey, id: &str) -> Result<(), StoreError> {
         const OPERATION: &str = "forget a connection";
         self.dynamodb
@@ -135,7 +137,7 @@ impl Store {
     }
 }
 
-/// No buyer's key has such a form.
+/// No buyer's key has this form.
 fn ticket_key(ticket: &Ticket) -> String {
     format!("TICKET#{}", ticket.digest())
 }

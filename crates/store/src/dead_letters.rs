@@ -1,7 +1,7 @@
-//! Dead letters: looked at, and sent again.
+//! Dead letters: listed, and sent again.
 //!
-//! Sending again is safe at any time, and twice: every flow is. A letter is removed only after it has been sent, so stopping in the middle leaves it
-//! in one of the two queues or in both.
+//! Sending a letter again is safe at any time, even twice, because every flow is idempotent. A letter is removed
+//! only after it was sent, so stopping in the middle leaves it in one of the two queues or in both.
 
 use std::time::Duration;
 
@@ -10,24 +10,20 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
 use serde_json::Value;
 
-/// While a letter is being handled nobody else gets it.
+/// How long a letter that is being handled is invisible to others.
 const HIDDEN_FOR_S: i32 = 300;
-/// A queue is asked for so long: without a wait SQS looks at some of its machines only, and a queue with few letters seems empty.
+/// How long SQS waits for letters. Without a wait it asks only some of its machines, and a queue with few letters
+/// seems empty.
 const WAIT_S: i32 = 1;
-/// How long one try of a call may take, and a call with its retries: the wait is within both.
+/// How long one attempt of a call may take, and the call with its retries. Both include the wait.
 const TRY_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(7);
 
-/// A letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// What it is about.
     pub kind: Kind,
-    /// The order, if it names one.
     pub order: Option<String>,
-    /// Why it is here.
     pub reason: String,
-    /// What it says.
     pub body: String,
     receipt: String,
 }
@@ -37,30 +33,24 @@ pub struct Letter {
 pub enum Kind {
     /// An accepted purchase that did not become an order.
     Order,
-    /// A payment deadline that could not be kept.
+    /// A payment deadline whose check failed.
     Deadline,
-    /// Changes of stock that could not be told.
+    /// Changes of stock that could not be processed.
     Stock,
-    /// Changes of orders that could not be pushed.
     Push,
-    /// A walk of reconcile that failed, or did not get its turn.
+    /// A run of reconcile that failed, or was not started.
     Walk,
 }
 
-/// Where letters are, and where they came from.
+/// The URLs of the dead-letter queues, and of the queue that letters are sent to again.
 #[derive(Clone, Debug)]
 pub struct Queues {
-    /// The queue of accepted purchases.
     pub orders: String,
-    /// Its dead letters.
     pub orders_dead: String,
-    /// Payment deadlines that could not be kept.
     pub timeouts_dead: String,
-    /// Changes of stock that could not be told.
+    /// Changes of stock that could not be processed.
     pub stream_dead: String,
-    /// Changes of orders that could not be pushed.
     pub push_dead: String,
-    /// Walks of reconcile that failed, or did not get their turn.
     pub reconcile_dead: String,
 }
 
@@ -72,10 +62,9 @@ pub struct DeadLetters {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Kind; 5] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push, Kind::Walk];
 
-    /// Its name in addresses.
+    /// Its name in URLs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Order => "orders",
@@ -86,7 +75,6 @@ impl Kind {
         }
     }
 
-    /// What it is, in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Order => "purchases that did not become orders",
@@ -101,15 +89,15 @@ impl Kind {
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Order => "sent to the orders queue again",
-            // Reconcile looks at every order past its deadline each minute, whatever became of its schedule.
+            // Reconcile checks every overdue order each minute, with or without a schedule.
             Self::Deadline => "removed: reconcile closes every overdue order by itself",
             // Reconcile compares every page with its buckets; only the ledger's rows of these changes are missing.
             Self::Stock => {
                 "kept: the pages mend themselves, the ledger lacks these rows (see the stream, for 24 hours)"
             }
-            // A page that hears nothing asks by itself.
+            // A web page that receives no message asks by itself.
             Self::Push => "removed: buyers see the state when they next look",
-            // Another one begins every minute.
+            // Another run starts every minute.
             Self::Walk => "removed: the next walk does what this one did not",
         }
     }
@@ -125,7 +113,7 @@ impl Kind {
     }
 }
 
-/// Why it stopped.
+/// Why the work on dead letters stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} did not work: {detail}")]
 pub struct QueueError {
@@ -141,7 +129,6 @@ impl QueueError {
 }
 
 impl DeadLetters {
-    /// The letters in these queues, reached as `config` says.
     pub fn new(config: &aws_config::SdkConfig, queues: Queues) -> Self {
         let timeouts = config.timeout_config().map_or_else(TimeoutConfig::builder, TimeoutConfig::to_builder);
         let timeouts = timeouts.operation_attempt_timeout(TRY_TIMEOUT).operation_timeout(CALL_TIMEOUT).build();
@@ -149,7 +136,7 @@ impl DeadLetters {
         Self { client: Client::from_conf(config), queues }
     }
 
-    /// Takes up to ten letters.
+    /// Receives up to ten letters.
     async fn take(&self, kind: Kind) -> Result<Vec<Letter>, QueueError> {
         let output = self
             .client
@@ -166,7 +153,7 @@ impl DeadLetters {
         Ok(output.messages.unwrap_or_default().into_iter().map(|message| letter(kind, message)).collect())
     }
 
-    /// Letters of a kind that are there now, `most` or a few more, out of everybody else's sight for a while.
+    /// Receives the letters of a kind: `most`, or a few more. They are invisible to others for a while.
     async fn take_all(&self, kind: Kind, most: usize) -> Result<Vec<Letter>, QueueError> {
         let mut letters = Vec::new();
         while letters.len() < most {
@@ -179,7 +166,7 @@ impl DeadLetters {
         Ok(letters)
     }
 
-    /// Letters of a kind, `most` or a few more. They are visible again afterwards.
+    /// Lists letters of a kind: `most`, or a few more. They are visible again afterwards.
     pub async fn list(&self, kind: Kind, most: usize) -> Result<Vec<Letter>, QueueError> {
         let letters = self.take_all(kind, most).await?;
         for letter in &letters {
@@ -195,14 +182,15 @@ impl DeadLetters {
         Ok(letters)
     }
 
-    /// Sends letters again, as [`Kind::remedy`] says: `most` or a few more. Tells each one before it is gone.
+    /// Sends letters again, as [`Kind::remedy`] says: `most`, or a few more. Reports each one before it is removed.
     pub async fn redrive(&self, kind: Kind, most: usize, mut tell: impl FnMut(&Letter)) -> Result<usize, QueueError> {
         if kind == Kind::Stock {
             let letters = self.list(kind, most).await?;
             letters.iter().for_each(tell);
             return Ok(0);
         }
-        // All are taken before any is sent: a letter that cannot be handled now either comes back, and must not be sent in a circle.
+        // All are received before any is sent: a letter that fails again comes back to this queue, and must not
+        // be sent in a loop.
         let letters = self.take_all(kind, most).await?;
         for letter in &letters {
             tell(letter);
@@ -223,7 +211,8 @@ fn letter(kind: Kind, message: Message) -> Letter {
     let json: Value = serde_json::from_str(&body).unwrap_or_default();
     let text = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let attribute = |name: &str| message.message_attributes.as_ref()?.get(name)?.string_value.clone();
-    // Ours carries its reason; Lambda's record of a failed event says it in its own words; Scheduler's in attributes.
+    // A letter of this system carries its reason. Lambda's record of a failed event and Scheduler's attributes
+    // have their own.
     let reason = attribute("reason")
         .or_else(|| text("/responsePayload/errorMessage"))
         .or_else(|| text("/requestContext/condition"))

@@ -8,7 +8,7 @@ use crate::rows::{Row, n, put, s};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Writes a movement down, once.
+    /// Records a movement, once.
     pub async fn record(
         &self,
         offer: &Offer,
@@ -33,7 +33,6 @@ impl Store {
         put("write the ledger", request).await.map(|_| ())
     }
 
-    /// An order's entries.
     pub async fn entries(&self, order: &OrderId) -> Result<Vec<Row>, StoreError> {
         let output = self
             .dynamodb

@@ -1,9 +1,9 @@
-//! DynamoDB, SQS and EventBridge Scheduler behind plain functions: table and key layout, every expression, and SDK errors
-//! with a meaning.
+//! DynamoDB, SQS and EventBridge Scheduler behind plain functions: table and key layout, every expression, and
+//! classified errors.
 //!
-//! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every write
-//! here is guarded by a condition that makes it safe to repeat; what a failed condition found is part of the answer. Only tickets and
-//! connections of WebSockets are written without one: a lost one costs a reconnect.
+//! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every
+//! write has a condition that makes it idempotent, and a failed condition returns the row that it met. Only
+//! tickets and connections of WebSockets are written without a condition: a lost one costs a reconnect.
 
 mod accounts;
 mod availability;
@@ -26,8 +26,8 @@ pub use accounts::{Account, Credited};
 pub use claims::{ClaimWrite, NewClaim};
 pub use config::{Deadlines, MissingSetting, Names, sdk_config};
 pub use error::StoreError;
-pub use orders::{OrderChange, Placed};
-pub use payments::{Opened, PointsPaid, Revival};
+pub use orders::{OrderChange, Placed, PointsPaid, Revival};
+pub use payments::Opened;
 pub use sales::SaleWrite;
 pub use stock::{Hold, Moved};
 
@@ -41,7 +41,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store that makes its calls as `config` says.
     pub fn new(config: &aws_config::SdkConfig, names: Names) -> Self {
         Self {
             dynamodb: aws_sdk_dynamodb::Client::new(config),

@@ -20,15 +20,15 @@ impl Store {
             .map_err(|error| StoreError::of(OPERATION, &error))
     }
 
-    /// Hands a notice about an order of the shop's own to the shop's queue. `None`: it has none.
+    /// Forwards a notice about one of the shop's ordinary orders to the shop's queue. `None`: the shop has no queue.
     pub async fn forward_to_shop(&self, body: &str) -> Result<Option<()>, StoreError> {
         let Some(url) = self.names.shop_queue_url.as_deref() else { return Ok(None) };
         let sent = self.sqs.send_message().queue_url(url).message_body(body).send().await;
         sent.map(|_| Some(())).map_err(|error| StoreError::of("forward a notice to the shop", &error))
     }
 
-    /// Keeps a message that cannot be handled, with the reason, for a person.
-    pub async fn bury(&self, body: &str, reason: &str) -> Result<(), StoreError> {
+    /// Moves a message that can never be handled to the dead letters, with the reason.
+    pub async fn move_to_dead_letters(&self, body: &str, reason: &str) -> Result<(), StoreError> {
         const OPERATION: &str = "keep a dead letter";
         let url = self.names.dead_letter_url.as_deref();
         let url = url.ok_or_else(|| StoreError::unreadable(OPERATION, "ORDERS_DEAD_LETTER_URL is not set"))?;

@@ -1,7 +1,6 @@
-//! The pay log and the refund log, in the ledger: an entry for each transaction of a provider's.
+//! The pay log and the refund log, in the ledger: one entry for each transaction of a provider.
 //!
-//! An entry that something is still to be done about carries `open`, which puts it into the index of that name: reconcile finds it
-//! there.
+//! An entry with unfinished work carries `open`, which puts it into the index of that name: reconcile finds it there.
 
 use domain::Timestamp;
 use domain::ids::OrderId;
@@ -10,14 +9,14 @@ use domain::payment::{Method, OpenEntry, PaidWith, PayEntry, RefundEntry};
 use crate::rows::{Change, Row, n, put, read_row, row, s};
 use crate::{Store, StoreError};
 
-/// Answers of the database's, 1 MB each, that are read for the open entries of one kind: some twenty thousand.
+/// Pages of 1 MB that are read for the open entries of one kind: about twenty thousand entries.
 const OPEN_PAGES: u32 = 8;
-/// What `open` says.
+/// The values of `open`.
 const PAY: &str = "PAY";
 const REFUND: &str = "REFUND";
 
 impl Store {
-    /// Writes money that arrived into the pay log, once. `open`: it is not decided yet what it is for.
+    /// Records money that arrived in the pay log, once. `open`: it is not decided yet what it is for.
     pub async fn log_payment(&self, entry: &PayEntry, open: bool) -> Result<(), StoreError> {
         const OPERATION: &str = "write the pay log";
         let request = self
@@ -29,7 +28,7 @@ impl Store {
         put(OPERATION, request).await.map(|_| ())
     }
 
-    /// Nothing is to be done any more about money that is in the pay log.
+    /// Removes the mark from an entry of the pay log: nothing is left to do about it.
     pub async fn close_pay_entry(&self, order: &OrderId, with: &PaidWith) -> Result<(), StoreError> {
         const OPERATION: &str = "close the pay log";
         self.pay_log_done(order, with).send(OPERATION, &self.dynamodb).await.map(|_| ())
@@ -56,7 +55,7 @@ impl Store {
         output.item.map(|row| read_row(OPERATION, row)).transpose()
     }
 
-    /// A refund is done, and everything that follows from it.
+    /// Closes an entry of the refund log: the refund and everything that follows from it is done.
     pub async fn close_refund_entry(&self, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "close the refund log";
         let change = self
@@ -69,8 +68,13 @@ impl Store {
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }
 
-    /// A refund did not work this time: when it was tried, how often, and what the provider said.
-    pub async fn refund_tried(&self, entry: &RefundEntry, trouble: &str, now: Timestamp) -> Result<(), StoreError> {
+    /// Records a failed attempt at a refund: when, how many so far, and the provider's explanation.
+    pub async fn record_refund_attempt(
+        &self,
+        entry: &RefundEntry,
+        trouble: &str,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         const OPERATION: &str = "write down a refund's trouble";
         let change = self
             .refund_change(entry)
@@ -83,7 +87,7 @@ impl Store {
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }
 
-    /// Entries of the log that something is still to be done about, the oldest first: of payments, then of refunds.
+    /// Entries that are marked open, the oldest first: payments, then refunds.
     pub async fn open_entries(&self) -> Result<Vec<OpenEntry>, StoreError> {
         const OPERATION: &str = "read open entries";
         let mut entries = Vec::new();

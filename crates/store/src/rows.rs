@@ -18,18 +18,18 @@ use crate::{Store, StoreError};
 /// A row as DynamoDB gives it.
 pub(crate) type Row = HashMap<String, AttributeValue>;
 
-/// What became of a conditional write.
+/// The result of a conditional write.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// It was written; the attributes that were asked for.
+    /// It was written; the attributes that were requested.
     Done(Row),
-    /// Its condition did not hold; the row that is there.
+    /// Its condition failed; the row as it is.
     Refused(Option<Row>),
 }
 
-/// DynamoDB takes at most so many keys in one read.
+/// The most keys that DynamoDB allows in one read.
 const KEYS_PER_READ: usize = 100;
-/// DynamoDB may leave keys unread under load; they are asked for again so often.
+/// DynamoDB may leave keys unread under load: how often they are requested again.
 const REREADS: usize = 8;
 
 pub(crate) fn s(text: impl ToString) -> AttributeValue {
@@ -55,7 +55,8 @@ pub(crate) fn row<T: serde::Serialize>(operation: &'static str, value: &T) -> Re
     serde_dynamo::to_item(value).map_err(|error| StoreError::unreadable(operation, error))
 }
 
-/// Sends a conditional update. A failed condition answers with the row that is there: it costs nothing and says why.
+/// Sends a conditional update. A failed condition returns the row as it is, which costs nothing and explains the
+/// failure.
 pub(crate) async fn update(operation: &'static str, request: UpdateItemFluentBuilder) -> Result<Written, StoreError> {
     let request = request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     match request.send().await {
@@ -157,7 +158,7 @@ impl Change {
         Ok(TransactWriteItem::builder().update(update).build())
     }
 
-    /// Alone. Answers with the row as it is after the change.
+    /// Sends the update alone. Returns the row as it is after the change.
     pub(crate) async fn send(
         self,
         operation: &'static str,
@@ -198,25 +199,23 @@ pub(crate) fn put_part(
     Ok(TransactWriteItem::builder().put(put).build())
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Debug)]
 pub(crate) enum Transacted {
-    /// All of it was written.
     Done,
-    /// Nothing was: some conditions did not hold.
+    /// Nothing was written: some conditions failed.
     Refused(Vec<Condition>),
 }
 
-/// What a part of a refused transaction found.
+/// What a part of a refused transaction met.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
-    /// Its condition held.
     Held,
-    /// It did not; the row that is there.
+    /// Its condition failed; the row as it is.
     Failed(Option<Row>),
 }
 
-/// Sends a transaction. What only collided with another one is an error that may pass.
+/// Sends a transaction. A collision with another transaction is an error that may pass.
 pub(crate) async fn transact(
     operation: &'static str,
     client: &aws_sdk_dynamodb::Client,
@@ -230,7 +229,7 @@ pub(crate) async fn transact(
         return Err(StoreError::of(operation, &error));
     };
     let codes: Vec<&str> = cancelled.cancellation_reasons().iter().filter_map(|reason| reason.code()).collect();
-    // Of a part that met another transaction nothing is known, whatever the others found: it is to be tried again.
+    // A part that collided with another transaction was not evaluated, whatever the others met: retry the transaction.
     if codes.contains(&"TransactionConflict") {
         return Err(StoreError::Conflict { operation });
     }
@@ -248,7 +247,7 @@ pub(crate) async fn transact(
 }
 
 impl Store {
-    /// Reads many rows by their keys; those that are not there are left out.
+    /// Reads many rows by their keys; missing ones are left out.
     pub(crate) async fn read_many(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! Sales and their items: one partition a sale.
+//! Sales and their items: one partition per sale.
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
@@ -12,24 +12,23 @@ use crate::{Store, StoreError};
 
 const SALE: &str = "SALE";
 const ITEM: &str = "ITEM#";
-/// The one value of `watch`, which puts a sale into the index of sales that are looked after.
+/// The one value of `watch`, which puts a sale into the index of watched sales: those that reconcile walks.
 const WATCHED: &str = "1";
 
-/// Pages of sales that are read for a list: 1 MB each, some thousand sales.
+/// Pages of 1 MB that are read for a list: about a thousand sales each.
 const SALE_PAGES: u32 = 10;
 
-/// What became of a write to a sale.
+/// The result of a write to a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaleWrite {
-    /// It was written.
     Done,
-    /// Somebody else had changed it meanwhile: read again.
+    /// Another operator changed it in between: read it again.
     Changed,
 }
 
 impl Store {
-    /// Writes a sale and its items in one transaction: a new one if `sale.version` is 1, else over the version before it.
-    /// Items in `removed` go. Only for sales whose stock is not laid out.
+    /// Writes a sale and its items in one transaction: a new sale if `sale.version` is 1, else over the previous
+    /// version. Deletes the items in `removed`. Only for sales whose stock is not laid out.
     pub async fn put_sale(&self, sale: &Sale, items: &[Item], removed: &[ItemId]) -> Result<SaleWrite, StoreError> {
         const OPERATION: &str = "write a sale";
         let invalid = |error: aws_sdk_dynamodb::error::BuildError| StoreError::unreadable(OPERATION, error);
@@ -67,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Writes a sale's own row over the version before it, whatever its state; its items stay.
+    /// Writes a sale's own row over the previous version, in any state; its items stay.
     pub async fn put_sale_row(&self, sale: &Sale, watch: bool) -> Result<SaleWrite, StoreError> {
         const OPERATION: &str = "change a sale";
         let mut request = self
@@ -88,7 +87,6 @@ impl Store {
         })
     }
 
-    /// Renames an item.
     pub async fn rename_item(&self, offer: &Offer, name: &str) -> Result<(), StoreError> {
         let request = self
             .item_row(offer)
@@ -99,12 +97,12 @@ impl Store {
         update("rename an item", request).await.map(|_| ())
     }
 
-    /// A sale with its items, as they are now.
+    /// A sale with its items, read consistently.
     pub async fn sale(&self, sale: &SaleId) -> Result<Option<SaleWithItems>, StoreError> {
         self.query_sale(sale, true).await
     }
 
-    /// The same, perhaps as it was a moment ago, for half the price.
+    /// The same by an eventually consistent read, for half the price.
     pub async fn recent_sale(&self, sale: &SaleId) -> Result<Option<SaleWithItems>, StoreError> {
         self.query_sale(sale, false).await
     }
@@ -136,8 +134,8 @@ impl Store {
         Ok(found.map(|sale| SaleWithItems { sale, items }))
     }
 
-    /// All sales, the newest first, at most `most`, and whether there are more. An operator's question, asked rarely: sales are hundreds, and an
-    /// index of all of them would be one more thing to keep true.
+    /// All sales, the newest first, at most `most`, and whether there are more. An operator asks this rarely and
+    /// there are hundreds of sales, so no index is kept for it.
     pub async fn all_sales(&self, most: usize) -> Result<(Vec<SaleWithItems>, bool), StoreError> {
         const OPERATION: &str = "list all sales";
         let mut sales: std::collections::BTreeMap<SaleId, Sale> = std::collections::BTreeMap::new();
@@ -167,7 +165,7 @@ impl Store {
                 break;
             }
         }
-        // Ids begin with the time that they were made at.
+        // An id starts with the time at which it was made.
         let more = left_over || sales.len() > most;
         let newest = sales.into_values().rev().take(most);
         let mut found: Vec<SaleWithItems> =
@@ -180,7 +178,7 @@ impl Store {
         Ok((found, more))
     }
 
-    /// The sales that are looked after, by their start. At most one answer of the database's: thousands of sales.
+    /// The watched sales, by their start. At most one page of 1 MB: thousands of sales.
     pub async fn watched_sales(&self) -> Result<Vec<SaleId>, StoreError> {
         const OPERATION: &str = "list sales";
         let output = self
@@ -197,7 +195,7 @@ impl Store {
         Ok(output.items.unwrap_or_default().into_iter().filter_map(id).collect())
     }
 
-    /// Takes a sale out of the sales that are looked after, if it still is at this version.
+    /// Stops watching a sale, if it is still at this version.
     pub async fn unwatch_sale(&self, sale: &Sale) -> Result<SaleWrite, StoreError> {
         let request = self
             .dynamodb
@@ -212,8 +210,9 @@ impl Store {
         sale_write(update("watch a sale no more", request).await?)
     }
 
-    /// Adds units to the layout of an item that was read as `item`, if it still has as many segments, and the stock and the limit
-    /// by which they are laid out. The buckets are laid out next, by whoever finds them missing.
+    /// Adds a segment to the layout of an item that was read as `item`, if its number of segments, its stock and
+    /// its limit per buyer have not changed since. The buckets are laid out afterwards, by any flow that finds
+    /// them missing.
     pub async fn extend_layout(&self, offer: &Offer, item: &Item, segment: &Segment) -> Result<SaleWrite, StoreError> {
         const OPERATION: &str = "extend a layout";
         let request = self
@@ -228,8 +227,8 @@ impl Store {
         sale_write(update(OPERATION, request).await?)
     }
 
-    /// Notes how many buckets are known to be laid out, from the first. It only ever grows.
-    pub async fn note_laid_out(&self, offer: &Offer, buckets: u32) -> Result<(), StoreError> {
+    /// Records how many buckets, from the first on, are known to be laid out. It only grows.
+    pub async fn record_laid_out(&self, offer: &Offer, buckets: u32) -> Result<(), StoreError> {
         let request = self
             .item_row(offer)
             .update_expression("SET laidOut = :buckets")

@@ -1,4 +1,4 @@
-//! Payment deadlines: one schedule an order, which deletes itself.
+//! Payment deadlines: one schedule per order, which deletes itself.
 
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, Target,
@@ -10,7 +10,8 @@ use domain::message::{DeadlineInput, VERSION};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Schedules the look at an order at its deadline. The schedule has the order's name: one that is there is this one.
+    /// Schedules the check of an order at its deadline. The schedule is named after the order: one that exists is
+    /// this one.
     pub async fn schedule_deadline(
         &self,
         order: &OrderId,
@@ -53,7 +54,7 @@ impl Store {
     }
 }
 
-/// The first whole second that is not before `at`: a schedule knows no fractions, and must not fire early.
+/// The first whole second that is not before `at`: a schedule has no fractions of a second, and must not fire early.
 fn at_expression(at: Timestamp) -> String {
     let second = at.as_millisecond().div_euclid(1_000) + i64::from(at.as_millisecond().rem_euclid(1_000) > 0);
     let whole = Timestamp::from_second(second).unwrap_or(at);

@@ -1,4 +1,4 @@
-//! Buckets: hold, confirm and release, each of which takes effect once for an order however often it is asked for.
+//! Buckets: hold, confirm, release and take back. Each takes effect once for an order, however often it is repeated.
 
 use std::collections::HashMap;
 
@@ -9,29 +9,25 @@ use domain::ids::{Offer, OrderId};
 use crate::rows::{Row, Written, n, put, read_row, s, update};
 use crate::{Store, StoreError};
 
-/// What became of a hold.
+/// The result of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The units are held for this order: by this call, or by an earlier one.
     Held,
-    /// The bucket has only so many free.
-    Full {
-        /// Units that a smaller order could have.
-        free: u32,
-    },
+    /// The bucket has only `free` units left, which a smaller order may get.
+    Full { free: u32 },
 }
 
-/// What became of a confirm or a release.
+/// The result of a confirm, a release or a take-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// The units moved.
     Now,
-    /// This order holds nothing in that bucket: they had moved before, or never came.
+    /// This order has no such units in that bucket: they moved before, or were never held.
     NotHeld,
 }
 
 impl Store {
-    /// Lays out a bucket, if it is not there. Never touches one that is.
+    /// Lays out a bucket, if it does not exist. Never changes an existing one.
     pub async fn lay_out(&self, offer: &Offer, bucket: BucketNo, cap: u32) -> Result<(), StoreError> {
         let request = self
             .dynamodb
@@ -69,7 +65,7 @@ impl Store {
             Written::Refused(None) => Ok(Hold::Full { free: 0 }),
             Written::Refused(Some(row)) => {
                 let bucket: Bucket = read_row(OPERATION, row)?;
-                // An earlier try worked and its answer was lost.
+                // An earlier attempt was applied and its answer was lost.
                 let held = bucket.holders.contains_key(order) || bucket.sold_to.contains_key(order);
                 Ok(if held { Hold::Held } else { Hold::Full { free: bucket.free } })
             }
@@ -123,7 +119,7 @@ impl Store {
         moved(update("release stock", request).await?)
     }
 
-    /// Reads buckets as they are now. One that is not laid out is left out.
+    /// Reads buckets consistently. Missing ones are left out.
     pub async fn buckets(
         &self,
         offer: &Offer,
@@ -132,7 +128,7 @@ impl Store {
         self.read_buckets(offer, buckets, true).await
     }
 
-    /// The same, perhaps as they were a moment ago, for half the price.
+    /// The same by eventually consistent reads, for half the price.
     pub async fn recent_buckets(
         &self,
         offer: &Offer,

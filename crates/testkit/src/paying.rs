@@ -5,7 +5,8 @@ use std::sync::Arc;
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::payment::{Arrived, Method};
 use edge::{Body, Request};
-use flows::start_payment::{Ask, NotStarted, Started, start_payment};
+use flows::Context;
+use flows::pay::start_payment::{NotStarted, StartPayment, Started, start_payment};
 use payments::{Notice, Subject};
 use sandbox::{DueNotice, is_accepted};
 use telemetry::Sink;
@@ -24,15 +25,15 @@ impl World {
     }
 
     pub async fn try_start_payment(&self, order: &OrderId, method: Method, points: i64) -> Result<Started, NotStarted> {
-        let ask = Ask {
+        let asked = StartPayment {
             order: order.clone(),
             method,
             points,
             client_ip: "203.0.113.7".into(),
             public_url: "https://shop.example".into(),
-            now: self.now(),
         };
-        start_payment(&self.store_of("shop"), &self.providers_of("shop"), &ask).await
+        let (store, providers) = (self.store_of("shop"), self.providers_of("shop"));
+        start_payment(Context::new(&store, &providers, self.now()), &asked).await
     }
 
     pub async fn start_payment(&self, order: &OrderId, method: Method, points: i64) -> Started {

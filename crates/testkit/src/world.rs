@@ -15,12 +15,13 @@ use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{DeadlineInput, OrderMessage};
 use domain::money::Currency;
 use domain::sale::{Item, SaleWithItems};
-use flows::close::{Cause, close};
-use flows::place_order::place_order;
-use flows::purchase::{Accepted, Purchase, Refusal, Seckill};
-use flows::sales::Sales;
-use flows::set_up::SaleForm;
-use flows::stock_moved::{StockChange, stock_moved};
+use flows::Context;
+use flows::buy::place_order::place_order;
+use flows::buy::purchase::{Accepted, Purchase, Refusal, Seckill};
+use flows::pay::close::{Cause, close};
+use flows::sale::sales::Sales;
+use flows::sale::set_up::SaleForm;
+use flows::sale::stock_moved::{StockChange, stock_moved};
 use local_cloud::clock::Clock;
 use local_cloud::engine::Cloud;
 use local_cloud::engine::dynamodb::SequenceNumber;
@@ -89,6 +90,15 @@ impl World {
             random: Mutex::new(1),
             _used: permissions::Keeper,
         }
+    }
+
+    /// What a flow needs, now.
+    pub fn context(&self) -> Context<'_> {
+        self.context_at(self.now())
+    }
+
+    pub fn context_at(&self, now: Timestamp) -> Context<'_> {
+        Context::new(&self.store, &self.providers, now)
     }
 
     /// The store with the permissions of a function, and no others.
@@ -166,21 +176,21 @@ impl World {
 
     async fn preheated_of(&self, form: SaleForm) -> Offer {
         let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
-        flows::set_up::create(&self.store, offer.sale.clone(), form, self.now()).await.unwrap();
+        flows::sale::set_up::create(&self.store, offer.sale.clone(), form, self.now()).await.unwrap();
         self.preheat(&offer).await;
         self.stream().await;
         offer
     }
 
     pub async fn preheat(&self, offer: &Offer) -> SaleWithItems {
-        flows::stock::preheat(&self.store, &offer.sale, self.now(), far()).await.unwrap()
+        flows::sale::stock::preheat(&self.store, &offer.sale, self.now(), far()).await.unwrap()
     }
 
     pub async fn restock(&self, offer: &Offer, quantity: u32, key: Option<&str>) -> Item {
         // As `admin` does: a restock without a key gets one.
         let made = format!("restock-{}", self.asks(offer, "operator", 1, None).random);
         let key = IdempotencyKey::parse(key.unwrap_or(&made)).unwrap();
-        flows::stock::restock(&self.store, offer, quantity, &key, far()).await.unwrap()
+        flows::sale::stock::restock(&self.store, offer, quantity, &key, far()).await.unwrap()
     }
 
     /// A `seckill` function that has just started, with empty caches.
@@ -266,7 +276,7 @@ impl World {
             let Ok(input) = serde_json::from_str::<DeadlineInput>(firing.target.input.as_deref().unwrap_or("")) else {
                 continue;
             };
-            if close(&store, &providers, &input.order_id, Cause::Deadline, self.now()).await.is_ok() {
+            if close(Context::new(&store, &providers, self.now()), &input.order_id, Cause::Deadline).await.is_ok() {
                 self.cloud.scheduler.fired(&firing).await.unwrap();
                 handled += 1;
             } else {
@@ -281,9 +291,9 @@ impl World {
         while self.consume().await + self.deadlines().await + self.stream().await > 0 {}
     }
 
-    pub async fn reconcile(&self) -> flows::reconcile::Report {
+    pub async fn reconcile(&self) -> flows::repair::Report {
         let (store, providers) = (self.store_of("reconcile"), self.providers_of("reconcile"));
-        flows::reconcile::reconcile(&store, &providers, self.now()).await.unwrap()
+        flows::repair::reconcile(Context::new(&store, &providers, self.now())).await.unwrap()
     }
 }
 

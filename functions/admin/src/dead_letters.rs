@@ -1,4 +1,4 @@
-//! `/admin/dead-letters`: what could not be handled, shown and sent again.
+//! `/admin/dead-letters`: lists what could not be handled, and sends it again.
 
 use edge::{Body, Code, Problem, Response, response};
 use lambda_http::http::StatusCode;
@@ -7,11 +7,11 @@ use store::dead_letters::{DeadLetters, Kind, QueueError};
 
 use crate::App;
 
-/// Letters shown of each kind. An operator who has more needs the terminal, or the cause.
+/// Letters shown of each kind. An operator who has more uses the terminal, or looks for the cause.
 const SHOWN: usize = 50;
-/// Letters sent again in one request, which API Gateway waits 30 seconds for. Asked again, the rest follows.
+/// Letters sent again in one request, for which API Gateway waits 30 seconds. The next request sends the rest.
 const REDRIVEN: usize = 500;
-/// What a letter says is shown up to here.
+/// Characters of a letter's body that are shown.
 const BODY_CHARS: usize = 2_000;
 
 #[derive(Serialize)]
@@ -44,7 +44,8 @@ struct Redriven {
 
 pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
     let all = letters(app)?;
-    // One more than is shown tells whether there are more. All at once: each queue is waited for until it has no more.
+    // One more than is shown tells whether there are more. All queues are read concurrently: reading each one
+    // takes a wait.
     let [orders, deadlines, stock, push, walks] = Kind::ALL.map(|kind| all.list(kind, SHOWN + 1));
     let (orders, deadlines, stock, push, walks) =
         tokio::try_join!(orders, deadlines, stock, push, walks).map_err(problem)?;
@@ -64,17 +65,17 @@ pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
 
 pub(crate) async fn redrive(app: &App, kind: &str) -> Result<Response<Body>, Problem> {
     let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind).ok_or_else(Problem::not_found)?;
-    let told = |letter: &store::dead_letters::Letter| {
+    let log = |letter: &store::dead_letters::Letter| {
         tracing::info!(order_id = letter.order, reason = letter.reason, "a dead letter is sent again");
     };
-    let handled = letters(app)?.redrive(kind, REDRIVEN, told).await.map_err(problem)?;
+    let handled = letters(app)?.redrive(kind, REDRIVEN, log).await.map_err(problem)?;
     Ok(response::json(StatusCode::OK, &Redriven { kind: kind.as_str(), handled }))
 }
 
 fn letters(app: &App) -> Result<&DeadLetters, Problem> {
     app.dead_letters
         .as_ref()
-        .ok_or_else(|| Problem::new(Code::Unavailable, "this function was not told where dead letters are"))
+        .ok_or_else(|| Problem::new(Code::Unavailable, "this function is not configured to reach the dead letters"))
 }
 
 fn problem(error: QueueError) -> Problem {

@@ -1,4 +1,4 @@
-//! What an operator fills in. Only its shape is read here; whether it makes a sale is the domain's to say.
+//! What an operator fills in. Only its shape is checked here; the domain decides whether it is a valid sale.
 
 use domain::Timestamp;
 use domain::bucket::Layout;
@@ -6,7 +6,7 @@ use domain::ids::{IdempotencyKey, ItemId, SaleId};
 use domain::money::Currency;
 use domain::sale::{DEFAULT_PAYMENT_WINDOW_S, Item};
 use edge::{Code, Object, Problem};
-use flows::set_up::SaleForm;
+use flows::sale::set_up::SaleForm;
 use serde::Deserialize;
 
 /// A sale, as an operator sends it.
@@ -22,7 +22,6 @@ pub(crate) struct SaleBody {
     items: Vec<Object<ItemBody>>,
 }
 
-/// An item of it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ItemBody {
@@ -67,21 +66,21 @@ impl From<ItemBody> for Item {
     }
 }
 
-/// An id for a new sale: `s`, when it was made and random bits, so that ids sort by time and nobody has to invent one.
+/// An id for a new sale: `s`, the time and random bits. Ids sort by time, and the operator need not invent one.
 pub(crate) fn new_sale_id(now: Timestamp, random: u32) -> Result<SaleId, Problem> {
     let ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
     let id = format!("s{}{}", base32(ms, 9), base32(u64::from(random), 7));
     SaleId::parse(id).map_err(|error| Problem::new(Code::Unavailable, format!("no id could be made: {error}")))
 }
 
-/// A name for a restock that the operator gave none, different from every other.
+/// A unique key for a restock without one.
 pub(crate) fn new_restock_key(now: Timestamp, random: u32) -> Result<IdempotencyKey, Problem> {
     let ms = u64::try_from(now.as_millisecond()).unwrap_or(0);
     IdempotencyKey::parse(format!("restock-{}-{}", base32(ms, 9), base32(u64::from(random), 7)))
         .map_err(|error| Problem::new(Code::Unavailable, format!("no key could be made: {error}")))
 }
 
-/// The lowest `length` digits to the base 32, in letters that nobody takes for digits.
+/// The lowest `length` digits in base 32, without letters that look like digits.
 fn base32(number: u64, length: u32) -> String {
     const DIGITS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
     let digit = |place: u32| DIGITS.chars().nth(usize::try_from((number >> (5 * place)) & 31).ok()?);
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_fields_have_defaults() {
         let form = parsed(&sale()).unwrap();
         assert_eq!(form.ends_at.to_string(), "2026-11-11T01:00:00Z");
         assert_eq!((form.payment_window_s, form.buyer_cooldown_ms, form.item_rate_per_second), (900, 0, None));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_taken() {
+    fn given_fields_are_used() {
         let mut body = sale();
         body["paymentWindowSeconds"] = 60.into();
         body["buyerCooldownMs"] = 500.into();

@@ -1,7 +1,7 @@
-//! The operator's requests: a sale is set up, laid out, paused, restocked, closed, watched and audited; a buyer is given points; what could not be
-//! handled is looked at and sent again.
+//! The operator's requests: set up, preheat, pause, restock, close, watch and audit a sale; give points to a
+//! buyer; list dead letters and send them again.
 //!
-//! Every route needs a token with the scope `seckill/admin`; the gateway asks for it, and so does this function.
+//! Every route needs a token with the scope `seckill/admin`. The gateway checks it, and so does this function.
 
 mod dead_letters;
 mod form;
@@ -11,16 +11,16 @@ mod traffic;
 mod view;
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use domain::Timestamp;
 use domain::ids::{ItemId, Offer, SaleId};
 use domain::sale::SaleChange;
 use edge::{Body, Problem, Request, Response, body, request, response};
-use flows::live::Live;
-use flows::{audit, set_up, stock};
+use flows::sale::{set_up, stock};
+use flows::view::audit;
+use flows::view::live::Live;
 use lambda_http::http::{Method, StatusCode};
+use runtime::{Clock, Random};
 use serde::Deserialize;
 use store::Store;
 use store::dead_letters::DeadLetters;
@@ -30,33 +30,25 @@ use crate::view::{AuditView, ItemView, SaleView, SalesView};
 
 pub use crate::traffic::Traffic;
 
-/// How long stock is laid out in one request: API Gateway waits 30 seconds. What is left is laid out by preheating again,
-/// or by reconcile.
-const LAY_OUT_FOR: Duration = Duration::from_secs(20);
+/// How long stock is laid out in one request: API Gateway waits 30 seconds. Preheating again or reconcile lays
+/// out the rest.
+const LAY_OUT_BUDGET: Duration = Duration::from_secs(20);
 
-/// Sales in a list: the newest.
+/// Sales in a list, the newest first.
 const LISTED: usize = 100;
-
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-/// Random bits.
-pub type Random = Arc<dyn Fn() -> u32 + Send + Sync>;
 
 /// What a running function needs.
 pub struct App {
-    /// The store.
     pub store: Store,
-    /// What time it is.
     pub clock: Clock,
     /// Random bits for sale ids.
     pub random: Random,
-    /// The deployment's salt of buyers' keys.
+    /// The deployment's salt for buyers' keys.
     pub salt: String,
-    /// Figures of the moment, as last read.
     pub live: Live,
-    /// What could not be handled, if this function knows where it is.
+    /// `None`: the queues are not configured.
     pub dead_letters: Option<DeadLetters>,
-    /// What the functions measure, if this function knows whom to ask.
+    /// `None`: CloudWatch is not asked.
     pub traffic: Option<Traffic>,
 }
 
@@ -108,7 +100,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
     }
 }
 
-/// A name that no sale can have is a sale that there is not.
+/// Parses a sale's id. Any other text is an unknown sale.
 fn sale_id(text: &str) -> Result<SaleId, Problem> {
     SaleId::parse(text).map_err(|_| Problem::unknown_sale())
 }
@@ -144,7 +136,7 @@ async fn edit(app: &App, id: &SaleId, request: &Request) -> Result<Response<Body
 
 async fn preheat(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
     let now = (app.clock)();
-    let preheated = stock::preheat(&app.store, id, now, Instant::now() + LAY_OUT_FOR).await?;
+    let preheated = stock::preheat(&app.store, id, now, Instant::now() + LAY_OUT_BUDGET).await?;
     tracing::info!(sale_id = %id, "a sale was preheated");
     Ok(response::json(StatusCode::OK, &SaleView::of(&preheated, now)))
 }
@@ -157,13 +149,13 @@ async fn change(app: &App, id: &SaleId, change: SaleChange) -> Result<Response<B
 }
 
 async fn restock(app: &App, offer: &Offer, request: &Request) -> Result<Response<Body>, Problem> {
-    // Without a name of the operator's own, this request gets one: what its first try did must be known to its second.
+    // Without a key of the operator's, this request gets one: its retry must recognise what the first attempt did.
     let key = match request::idempotency_key(request)? {
         Some(key) => key,
         None => form::new_restock_key((app.clock)(), (app.random)())?,
     };
     let RestockBody { quantity } = body::parse(request, body::SMALL)?;
-    let until = Instant::now() + LAY_OUT_FOR;
+    let until = Instant::now() + LAY_OUT_BUDGET;
     let item = stock::restock(&app.store, offer, quantity.get(), &key, until).await?;
     tracing::info!(sale_id = %offer.sale, item_id = %offer.item, quantity, "an item was restocked");
     Ok(response::json(StatusCode::OK, &ItemView::of(&item)))

@@ -1,4 +1,4 @@
-//! `GET /admin/sales/{saleId}/live`: figures of the moment.
+//! `GET /admin/sales/{saleId}/live`: current figures.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use domain::Timestamp;
 use domain::ids::{ItemId, SaleId};
 use domain::sale::Phase;
 use edge::{Body, Problem, Response, response};
-use flows::live::Figures;
+use flows::view::live::Figures;
 use lambda_http::http::StatusCode;
 use serde::Serialize;
 
@@ -21,10 +21,10 @@ struct LiveView<'a> {
     status: Phase,
     at: Timestamp,
     items: Vec<ItemFigures<'a>>,
-    /// Null if there are too many to count in passing.
+    /// Null if there are too many to count for the console.
     orders: Option<BTreeMap<&'static str, u64>>,
     orders_at: Option<Timestamp>,
-    /// Null if it cannot be told.
+    /// Null if CloudWatch does not answer.
     traffic: Option<Measured>,
 }
 

@@ -1,4 +1,4 @@
-//! `POST /admin/points`: a buyer is given points, once for each Idempotency-Key.
+//! `POST /admin/points`: gives points to a buyer, once for each Idempotency-Key.
 
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey};
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
@@ -8,8 +8,8 @@ use store::Credited;
 
 use crate::App;
 
-/// The most points in one credit: a slip of the finger must not make a millionaire of millionaires.
-const MOST: i64 = 1_000_000_000;
+/// The most points in one credit, as a guard against typing errors.
+const MAX_CREDIT: i64 = 1_000_000_000;
 
 /// What an operator sends.
 #[derive(Debug, Deserialize)]
@@ -20,7 +20,7 @@ struct PointsBody {
     points: i64,
 }
 
-/// What a buyer has then.
+/// The buyer's points afterwards.
 #[derive(Debug, Serialize)]
 struct PointsView<'a> {
     buyer: &'a Buyer,
@@ -46,13 +46,13 @@ pub(crate) async fn credit(app: &App, request: &Request) -> Result<Response<Body
     Ok(response::json(StatusCode::OK, &view))
 }
 
-/// A credit must carry a key: without one, a lost answer could only be tried again by giving the points twice.
+/// A credit must carry a key: without one, retrying after a lost answer would give the points twice.
 fn read(request: &Request) -> Result<(PointsBody, IdempotencyKey), Problem> {
     let key = request::idempotency_key(request)?
         .ok_or_else(|| Problem::invalid("Idempotency-Key", "is missing: name this credit, so that it is made once"))?;
     let form: PointsBody = body::parse(request, body::SMALL)?;
-    if !(1..=MOST).contains(&form.points) {
-        return Err(Problem::invalid("points", format!("must be a whole number from 1 to {MOST}")));
+    if !(1..=MAX_CREDIT).contains(&form.points) {
+        return Err(Problem::invalid("points", format!("must be a whole number from 1 to {MAX_CREDIT}")));
     }
     Ok((form, key))
 }

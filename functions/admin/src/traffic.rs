@@ -1,7 +1,9 @@
-//! What the functions measured lately: presses, acceptances and refusals a second, and how long orders take to be made.
+//! What the functions measured lately: presses, acceptances and refusals per second, and how long orders take to
+//! be placed.
 //!
-//! It comes from CloudWatch, where the functions' log lines (EMF) have become metrics. It is of all sales together, and some seconds behind.
-//! CloudWatch takes JSON as DynamoDB does; the one call that is needed is signed and sent here.
+//! It comes from CloudWatch, which turns the functions' log lines (EMF) into metrics. It covers all sales
+//! together and is some seconds late. CloudWatch accepts JSON, as DynamoDB does; the one call that is needed is
+//! signed and sent here, without another SDK crate.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,14 +22,14 @@ use serde_json::json;
 use telemetry::{Metric, namespace};
 use tokio::sync::Mutex;
 
-/// Each point is of so long.
+/// The length of one period.
 const PERIOD_S: i32 = 10;
 /// Points in a chart: five minutes.
 const POINTS: i64 = 30;
-/// However many consoles ask, CloudWatch, which takes money for each answer, is asked so often by one running function.
+/// How often one running function asks CloudWatch, which charges for each answer, however many consoles are open.
 const FRESH_FOR_MS: i64 = 5_000;
 
-/// CloudWatch, and what it said last.
+/// CloudWatch, and its last answer.
 #[derive(Debug)]
 pub struct Traffic {
     config: SdkConfig,
@@ -52,7 +54,6 @@ struct Series {
     values: Vec<f64>,
 }
 
-/// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Measured {
@@ -60,7 +61,7 @@ pub(crate) struct Measured {
     points: Vec<Point>,
 }
 
-/// What was measured in one period; rates are per second.
+/// The measurements of one period; rates are per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Point {
@@ -71,7 +72,7 @@ struct Point {
     order_lag_ms: Option<f64>,
 }
 
-/// A metric, the name of its query, and what of it is asked for.
+/// A metric, the name of its query, and the statistic.
 const QUERIES: [(Metric, &str, &str); 4] = [
     (Metric::PurchaseRequests, "requests", "Sum"),
     (Metric::PurchaseAccepted, "accepted", "Sum"),
@@ -80,12 +81,11 @@ const QUERIES: [(Metric, &str, &str); 4] = [
 ];
 
 impl Traffic {
-    /// Reached as `config` says.
     pub fn new(config: &SdkConfig) -> Self {
         Self { config: config.clone(), connection: providers::https(), last: Mutex::default() }
     }
 
-    /// What was measured in the last minutes; `None`: CloudWatch does not say.
+    /// The measurements of the last minutes; `None`: CloudWatch does not answer.
     pub(crate) async fn lately(&self, now: Timestamp) -> Option<Measured> {
         let now_ms = now.as_millisecond();
         let mut last = self.last.lock().await;
@@ -95,7 +95,7 @@ impl Traffic {
             return said.clone();
         }
         let asked = self.ask(now).await;
-        let said = asked.inspect_err(|error| tracing::warn!(error, "CloudWatch did not say what was measured")).ok();
+        let said = asked.inspect_err(|error| tracing::warn!(error, "CloudWatch did not answer")).ok();
         *last = Some((now_ms, said.clone()));
         said
     }
@@ -115,7 +115,7 @@ impl Traffic {
         Ok(measured(begin_s, &answer.metric_data_results))
     }
 
-    /// One signed call. It is not tried again: the next look at the console is a few seconds away.
+    /// One signed call, without a retry: the console asks again in a few seconds.
     async fn call(&self, operation: &str, body: String, now: Timestamp) -> Result<Vec<u8>, String> {
         let region = self.config.region().ok_or("no region is set")?;
         let url = match self.config.endpoint_url() {
@@ -158,12 +158,12 @@ impl Traffic {
     }
 }
 
-/// An error with its causes: by itself it says no more than "io error".
+/// An error with its causes: alone it may say no more than "io error".
 fn whole<E: std::error::Error>(error: E) -> String {
     DisplayErrorContext(error).to_string()
 }
 
-/// Answers as points of equal length. A period that nothing was measured in is missing in an answer: nothing happened.
+/// The answers as periods of equal length. A period is missing from an answer if nothing was measured in it.
 fn measured(begin_s: i64, results: &[Series]) -> Measured {
     let values = |id: &str| -> BTreeMap<i64, f64> {
         let found = results.iter().find(|series| series.id == id);
@@ -187,7 +187,7 @@ fn measured(begin_s: i64, results: &[Series]) -> Measured {
     Measured { period_seconds: PERIOD_S, points: (0..POINTS).map(point).collect() }
 }
 
-/// Seconds since 1970, as JSON has them.
+/// Seconds since 1970.
 fn to_duration(seconds: f64) -> Option<jiff::SignedDuration> {
     jiff::SignedDuration::try_from_secs_f64(seconds).ok()
 }
@@ -197,14 +197,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_with_its_cause() {
+    fn an_error_includes_its_causes() {
         use aws_smithy_runtime_api::client::result::ConnectorError;
         let said = whole(ConnectorError::io("connection refused".into()));
         assert!(said.contains("connection refused"), "{said}");
     }
 
     #[test]
-    fn what_is_missing_is_nothing_and_sums_become_rates() {
+    fn missing_periods_are_zero_and_sums_become_rates() {
         let result = |id: &str, pairs: &[(f64, f64)]| {
             let (timestamps, values) = pairs.iter().copied().unzip();
             Series { id: id.to_owned(), timestamps, values }

@@ -6,19 +6,17 @@ use domain::Timestamp;
 use domain::ids::{ItemId, SaleId};
 use domain::order::Status;
 use domain::sale::{Item, Phase, SaleState, SaleWithItems};
-use flows::audit::ItemAudit;
+use flows::view::audit::ItemAudit;
 use serde::Serialize;
 
-/// All sales.
 #[derive(Debug, Serialize)]
 pub(crate) struct SalesView<'a> {
     pub(crate) now: Timestamp,
     pub(crate) sales: Vec<SaleView<'a>>,
-    /// Whether there are older ones that are not listed.
+    /// Whether there are older sales that are not listed.
     pub(crate) more: bool,
 }
 
-/// A sale.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SaleView<'a> {
@@ -29,16 +27,15 @@ pub(crate) struct SaleView<'a> {
     payment_window_seconds: u32,
     buyer_cooldown_ms: u32,
     item_rate_per_second: Option<u32>,
-    /// What it is to buyers now.
+    /// The phase that buyers see.
     status: Phase,
-    /// What the operator has done with it.
+    /// The state that the operator has set.
     state: SaleState,
     version: u64,
     changed_at: Timestamp,
     items: Vec<ItemView<'a>>,
 }
 
-/// An item of it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ItemView<'a> {
@@ -47,15 +44,15 @@ pub(crate) struct ItemView<'a> {
     price: i64,
     original_price: i64,
     currency: &'a str,
-    /// Units to begin with.
+    /// Units at the start.
     stock: u32,
     limit_per_buyer: u32,
     points_price: Option<i64>,
     /// Units on sale, with all restocks; 0 before preheating.
     total: u64,
-    /// Buckets there are to be …
+    /// Buckets of the layout.
     buckets: u32,
-    /// … and how many of them are known to be laid out.
+    /// How many of them are known to be laid out.
     laid_out: u32,
 }
 
@@ -97,7 +94,7 @@ impl<'a> ItemView<'a> {
     }
 }
 
-/// The proof of a sale.
+/// The audit of a sale.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AuditView<'a> {
@@ -106,7 +103,7 @@ pub(crate) struct AuditView<'a> {
     items: Vec<ItemAuditView<'a>>,
 }
 
-/// The proof of an item: free + held + sold = total.
+/// The audit of an item: free + held + sold = total.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ItemAuditView<'a> {
@@ -128,7 +125,7 @@ impl<'a> AuditView<'a> {
             free: audit.free,
             held: audit.held,
             sold: audit.sold,
-            // Every status is there, also with none: a page can show them without knowing them.
+            // Every status is listed, even with 0: a page can show them without knowing their names.
             orders: every_status(&audit.orders),
             drift: audit.drift,
             findings: &audit.findings,
@@ -137,7 +134,7 @@ impl<'a> AuditView<'a> {
     }
 }
 
-/// Orders by status, all of them.
+/// Orders by status, including those with none.
 pub(crate) fn every_status(orders: &BTreeMap<Status, u64>) -> BTreeMap<&'static str, u64> {
     Status::ALL.iter().map(|status| (status.as_str(), orders.get(status).copied().unwrap_or(0))).collect()
 }

@@ -1,20 +1,19 @@
-//! The stock's stream: what is open on the pages, and what moved into the ledger.
+//! The stream of stock changes: keeps the pages of open buckets and the ledger.
 //!
-//! A stream is in order, so a batch stops at the first record that cannot be read or written: everything before it is done,
-//! and Lambda brings it and what follows again.
+//! A stream is ordered, so a batch stops at the first record that cannot be read or written. Everything before it
+//! is done, and Lambda delivers that record and all that follow again.
 
 use aws_lambda_events::dynamodb::{Event, EventRecord};
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use domain::Timestamp;
 use domain::availability::Change;
 use domain::bucket::{Bucket, parse_bucket_key};
-use flows::stock_moved::{StockChange, stock_moved};
+use flows::sale::stock_moved::{StockChange, stock_moved};
 use serde::Deserialize;
 use store::Store;
 
 /// What a running function needs.
 pub struct App {
-    /// The store.
     pub store: Store,
 }
 
@@ -40,7 +39,7 @@ enum Unreadable {
     Event(String),
 }
 
-/// Handles a batch, and says from which record on it is to come again.
+/// Handles a batch. The answer names the record from which Lambda delivers it again, if there is one.
 pub async fn handle(app: &App, event: Event) -> DynamoDbEventResponse {
     let first = event.records.first().map(sequence);
     let (changes, unread) = read(event);
@@ -66,7 +65,7 @@ fn again(sequence: String) -> DynamoDbEventResponse {
     response
 }
 
-/// A record without a number makes all of the batch come again, which does no harm.
+/// A record without a number makes Lambda deliver the whole batch again, which does no harm.
 fn sequence(record: &EventRecord) -> String {
     record.change.sequence_number.clone().unwrap_or_default()
 }
@@ -85,7 +84,7 @@ fn read(event: Event) -> (Vec<StockChange>, Option<(String, Unreadable)>) {
     (changes, None)
 }
 
-/// The change of a record; `None`: a bucket was removed, which nothing here does.
+/// The change of a record; `None`: a bucket was removed, which no flow does.
 fn change(record: EventRecord) -> Result<Option<StockChange>, Unreadable> {
     #[derive(Deserialize)]
     struct Keys {
@@ -145,7 +144,8 @@ mod tests {
         }
         json!({
             "eventID": sequence, "eventName": name, "eventVersion": "1.1", "eventSource": "aws:dynamodb",
-            "awsRegion": "us-east-1", "dynamodb": change, "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
+            "awsRegion": "us-east-1", "dynamodb": change,
+            "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
         })
     }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_does_not_read_stops_the_batch_there() {
+    fn an_unreadable_record_stops_the_batch() {
         let good = record("INSERT", "1", None, Some(bucket(24, json!({}))));
         let mut elsewhere = record("INSERT", "2", None, Some(bucket(24, json!({}))));
         elsewhere["dynamodb"]["Keys"]["bucket"]["S"] = "not a bucket".into();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_bucket_is_passed_over() {
+    fn a_removed_bucket_is_ignored() {
         let removed = record("REMOVE", "1", Some(bucket(24, json!({}))), None);
         let (changes, unread) = read_all(&[removed, record("INSERT", "2", None, Some(bucket(24, json!({}))))]);
         assert_eq!((changes.len(), unread), (1, None));

@@ -1,36 +1,29 @@
 //! The orders queue: accepted purchases become orders.
 //!
-//! Each message is on its own. One that fails for now is reported, and SQS brings it again; one that can never be handled
-//! is kept among the dead letters with its reason and does not come again. Neither holds up the others of its batch.
+//! Each message is handled on its own. One that fails for now is reported, and SQS delivers it again. A poison
+//! message, which can never be handled, goes to the dead letters with its reason. Neither delays the other
+//! messages of its batch.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use domain::Timestamp;
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
-use flows::place_order::{Placement, place_order};
-use flows::sales::Sales;
+use flows::buy::place_order::{Placement, place_order};
+use flows::sale::sales::Sales;
 use futures::stream::{self, StreamExt};
+use runtime::Clock;
 use store::{MissingSetting, Names, Store};
 use telemetry::{Metric, Metrics, Sink};
 
 /// Messages handled at the same time: a whole batch.
-const AT_ONCE: usize = 10;
-
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+const CONCURRENCY: usize = 10;
 
 /// What a running function keeps between batches.
 pub struct App {
-    /// The store.
     pub store: Store,
-    /// Sales, as last read.
     pub sales: Sales,
-    /// What time it is.
     pub clock: Clock,
-    /// Where metrics go.
     pub metrics: Sink,
 }
 
@@ -41,23 +34,23 @@ impl App {
     }
 }
 
-/// Checks at the start that there is everything this function alone needs.
+/// Checks the settings that only this function needs.
 pub fn check(names: &Names) -> Result<(), MissingSetting> {
     names.dead_letter_url.as_ref().ok_or(MissingSetting("ORDERS_DEAD_LETTER_URL"))?;
     names.deadlines.as_ref().ok_or(MissingSetting("SCHEDULE_GROUP"))?;
     Ok(())
 }
 
-/// What became of one message.
+/// How a message was handled.
 enum Handled {
     Placed(Placement),
-    Buried,
+    DeadLetter,
 }
 
-/// A message was not handled this time, and the log says why.
-struct ComesAgain;
+/// A message was not handled this time; the log says why.
+struct Retry;
 
-/// Handles a batch, and says which messages are to come again.
+/// Handles a batch. The answer names the messages that SQS is to deliver again.
 pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
     let mut metrics = Metrics::at((app.clock)());
     let mut response = SqsBatchResponse::default();
@@ -66,66 +59,69 @@ pub async fn handle(app: &App, event: SqsEvent) -> SqsBatchResponse {
             let result = one(app, &message).await;
             (message.message_id.unwrap_or_default(), result)
         })
-        .buffer_unordered(AT_ONCE);
+        .buffer_unordered(CONCURRENCY);
     while let Some((message_id, result)) = results.next().await {
         match result {
             Ok(Handled::Placed(placement)) => measure(&mut metrics, &placement),
-            Ok(Handled::Buried) => metrics.count(Metric::DeadLetters),
-            // An id that is missing makes all of the batch come again, which does no harm.
-            Err(ComesAgain) => response.add_failure(message_id),
+            Ok(Handled::DeadLetter) => metrics.count(Metric::DeadLetters),
+            // A missing id makes SQS deliver the whole batch again, which does no harm.
+            Err(Retry) => response.add_failure(message_id),
         }
     }
     metrics.flush(&app.metrics);
     response
 }
 
-async fn one(app: &App, message: &SqsMessage) -> Result<Handled, ComesAgain> {
+async fn one(app: &App, message: &SqsMessage) -> Result<Handled, Retry> {
     let message_id = message.message_id.as_deref();
     let body = message.body.as_deref().unwrap_or_default();
     match read(body) {
         Ok(order) => place(app, &order, message_id).await,
-        Err(reason) => bury(app, body, &reason, message_id).await,
+        Err(reason) => move_to_dead_letters(app, body, &reason, message_id).await,
     }
 }
 
-async fn bury(app: &App, body: &str, reason: &str, message_id: Option<&str>) -> Result<Handled, ComesAgain> {
-    match app.store.bury(body, reason).await {
+async fn move_to_dead_letters(app: &App, body: &str, reason: &str, message_id: Option<&str>) -> Result<Handled, Retry> {
+    match app.store.move_to_dead_letters(body, reason).await {
         Ok(()) => {
             tracing::error!(message_id, reason, "a message cannot be handled: it is kept among the dead letters");
-            Ok(Handled::Buried)
+            Ok(Handled::DeadLetter)
         }
         Err(error) => {
             tracing::error!(message_id, reason, %error, "a message cannot be handled, nor kept: it will come again");
-            Err(ComesAgain)
+            Err(Retry)
         }
     }
 }
 
-async fn place(app: &App, order: &OrderMessage, message_id: Option<&str>) -> Result<Handled, ComesAgain> {
+async fn place(app: &App, order: &OrderMessage, message_id: Option<&str>) -> Result<Handled, Retry> {
     let (order_id, trace) = (&order.order_id, order.trace.as_deref());
     let placed = place_order(&app.store, &app.sales, order, (app.clock)()).await;
     match &placed {
-        Ok(Placement::Made(made)) => {
+        Ok(Placement::Placed(made)) => {
             tracing::info!(%order_id, sale_id = %made.sale, item_id = %made.item, trace, "an order was placed");
         }
-        Ok(Placement::Before(_)) => tracing::info!(%order_id, trace, "the order had been placed before"),
+        Ok(Placement::AlreadyPlaced(_)) => tracing::info!(%order_id, trace, "the order had been placed before"),
         Ok(Placement::Failed(reason)) => {
             tracing::warn!(%order_id, reason = reason.as_str(), trace, "a purchase could not become an order");
         }
         Err(error) => {
-            tracing::warn!(%order_id, message_id, trace, %error, "an order was not placed: its message will come again");
+            tracing::warn!(
+                %order_id, message_id, trace, %error,
+                "an order was not placed: its message will come again"
+            );
         }
     }
-    placed.map(Handled::Placed).map_err(|_| ComesAgain)
+    placed.map(Handled::Placed).map_err(|_| Retry)
 }
 
-/// The message of a body, or why there is none.
+/// Reads the message, or explains why it cannot be read.
 fn read(body: &str) -> Result<OrderMessage, String> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         version: u32,
     }
-    // The version first: what a newer version looks like is not known here.
+    // The version comes first: the format of a newer version is not known here.
     let Versioned { version } = serde_json::from_str(body).map_err(|error| format!("not an order message: {error}"))?;
     if version != VERSION {
         return Err(format!("an order message of version {version}: this function knows version {VERSION}"));
@@ -135,16 +131,16 @@ fn read(body: &str) -> Result<OrderMessage, String> {
 
 fn measure(metrics: &mut Metrics, placement: &Placement) {
     match placement {
-        Placement::Made(order) => {
+        Placement::Placed(order) => {
             metrics.count(Metric::OrdersPlaced);
             metrics.time(Metric::OrderLag, lag(order));
         }
-        Placement::Before(_) => {}
+        Placement::AlreadyPlaced(_) => {}
         Placement::Failed(reason) => metrics.count_of(Metric::OrdersFailed, Reason::as_str(*reason)),
     }
 }
 
-/// From the press to the order. Two machines' clocks may differ: never less than nothing.
+/// The time from the press to the order. Clocks of two machines may differ: it is never negative.
 fn lag(order: &Order) -> Duration {
     Duration::try_from(order.created_at.duration_since(order.id.pressed_at())).unwrap_or_default()
 }
@@ -154,7 +150,8 @@ mod tests {
     use super::*;
 
     const GOOD: &str = r#"{"version": 1, "orderId": "01K9RXJ8G00123456789ABCDEF0000A", "buyer": "ann", "saleId": "s1",
-        "itemId": "i1", "quantity": 1, "bucket": 3, "trace": "1-2-3", "later": "fields of a later function are no harm"}"#;
+        "itemId": "i1", "quantity": 1, "bucket": 3, "trace": "1-2-3",
+        "later": "fields of a later function do no harm"}"#;
 
     #[test]
     fn a_message_is_read() {
@@ -202,8 +199,8 @@ mod tests {
         assert_eq!(lag(&order(pressed + ms(250))), Duration::from_millis(250));
         assert_eq!(lag(&order(pressed - ms(5))), Duration::ZERO);
         let mut metrics = Metrics::at(pressed);
-        measure(&mut metrics, &Placement::Made(Box::new(order(pressed + ms(250)))));
-        measure(&mut metrics, &Placement::Made(Box::new(order(pressed + ms(750)))));
+        measure(&mut metrics, &Placement::Placed(Box::new(order(pressed + ms(250)))));
+        measure(&mut metrics, &Placement::Placed(Box::new(order(pressed + ms(750)))));
         measure(&mut metrics, &Placement::Failed(Reason::ClaimLost));
         let line: serde_json::Value = serde_json::from_str(&metrics.lines()[0]).unwrap();
         assert_eq!(line["OrderLag"], serde_json::json!([250.0, 750.0]));

@@ -1,19 +1,14 @@
 //! `order-consumer` as a Lambda function: settings, clients, run.
 
-use std::sync::Arc;
-
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
-use order_consumer::{App, handle};
-use store::{Names, Store, sdk_config};
+use order_consumer::{App, check, handle};
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::disallowed_methods, reason = "the function's clock is the machine's")]
 async fn main() -> Result<(), Error> {
-    telemetry::init();
-    let names = Names::from_env(|name| std::env::var(name).ok()).map_err(|missing| missing.to_string())?;
-    order_consumer::check(&names).map_err(|missing| missing.to_string())?;
-    let app = &App::new(Store::new(&sdk_config().await, names), Arc::new(jiff::Timestamp::now));
+    let environment = runtime::start().await?;
+    check(&environment.names).map_err(|missing| missing.to_string())?;
+    let app = &App::new(environment.store(), runtime::system_clock());
     let answer = move |event: LambdaEvent<SqsEvent>| async move { Ok::<_, Error>(handle(app, event.payload).await) };
     lambda_runtime::run(service_fn(answer)).await
 }

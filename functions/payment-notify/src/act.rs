@@ -1,27 +1,28 @@
-//! What a verified notice makes happen.
+//! What follows from a verified notice.
 //!
-//! | what it says | what happens |
+//! | the notice | what happens |
 //! |---|---|
-//! | about an order of the shop's own | handed to the shop's queue |
-//! | paid | the order is settled; money that is not what was asked for changes nothing, and is for a person |
+//! | about one of the shop's ordinary orders | forwarded to the shop's queue |
+//! | paid | the order is settled; money that is not what was asked for changes nothing, and is logged as an error |
 //! | failed | the order is closed, its units return |
-//! | closed unpaid | the payment is taken off the order, which goes on waiting |
-//! | money went back, or did not | that refund is gone on with |
+//! | closed unpaid | the payment is removed from the order, which goes on waiting |
+//! | a refund succeeded or failed | that refund is resumed |
 
 use domain::Timestamp;
 use domain::ids::PaymentNumber;
 use domain::order::{Order, Reason};
 use domain::payment::{Arrived, Method};
-use flows::close::{Cause, CloseOutcome, close};
-use flows::payment_closed::{PaymentClosed, payment_closed};
-use flows::settle::{Settled, settle};
-use flows::{FlowError, just_now, refund};
+use flows::pay::close::{Cause, CloseOutcome, close};
+use flows::pay::payment_closed::{PaymentClosed, payment_closed};
+use flows::pay::refund::{self, Progress};
+use flows::pay::settle::{Settled, settle};
+use flows::{Context, FlowError};
 use payments::{Notice, Outcome, Paid, Subject};
 use telemetry::{Metric, Metrics};
 
-use crate::{App, Taken, forward};
+use crate::{App, NoticeAnswer, forward};
 
-/// One notice, and where what happens is written down.
+/// One notice, with everything its handling needs.
 struct Work<'a> {
     app: &'a App,
     method: Method,
@@ -31,7 +32,7 @@ struct Work<'a> {
     metrics: &'a mut Metrics,
 }
 
-/// Does what follows from a notice. Whatever keeps it from being done is logged here, once.
+/// Does what follows from a notice. A failure is logged here, once.
 pub(crate) async fn act(
     app: &App,
     notice: &Notice,
@@ -39,7 +40,7 @@ pub(crate) async fn act(
     now: Timestamp,
     trace: Option<&str>,
     metrics: &mut Metrics,
-) -> Taken {
+) -> NoticeAnswer {
     let number = match &notice.subject {
         Subject::FlashSale(number) => number,
         Subject::Ordinary(order) => return forward::forward(app, notice, order, raw, trace, metrics).await,
@@ -48,12 +49,16 @@ pub(crate) async fn act(
     let mut work = Work { app, method: notice.provider.method(), number, now, trace, metrics };
     match work.carry_out(notice).await {
         Ok(taken) => taken,
-        Err(error) => work.undone(&error),
+        Err(error) => work.failed_answer(&error),
     }
 }
 
-impl Work<'_> {
-    async fn carry_out(&mut self, notice: &Notice) -> Result<Taken, FlowError> {
+impl<'a> Work<'a> {
+    fn context(&self) -> Context<'a> {
+        self.app.context(self.now)
+    }
+
+    async fn carry_out(&mut self, notice: &Notice) -> Result<NoticeAnswer, FlowError> {
         match (&notice.outcome, notice.paid()) {
             (_, Some(paid)) => self.paid(paid).await,
             (Outcome::Failed, _) => self.failed().await,
@@ -62,12 +67,12 @@ impl Work<'_> {
             (Outcome::Paid | Outcome::Other(_), _) => {
                 let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
                 tracing::info!(%order_id, %method, outcome = ?notice.outcome, trace, "a notice that asks for nothing");
-                Ok(Taken::Success)
+                Ok(NoticeAnswer::Success)
             }
         }
     }
 
-    async fn paid(&mut self, paid: Paid) -> Result<Taken, FlowError> {
+    async fn paid(&mut self, paid: Paid) -> Result<NoticeAnswer, FlowError> {
         let arrived = Arrived {
             order: self.number.order().clone(),
             attempt: self.number.attempt(),
@@ -76,7 +81,7 @@ impl Work<'_> {
             amount: paid.amount,
             currency: paid.currency,
         };
-        let settled = settle(&self.app.store, &self.app.providers, &arrived, self.now).await?;
+        let settled = settle(self.context(), &arrived).await?;
         let (order_id, method, trace) = (&arrived.order, self.method, self.trace);
         let (transaction, amount, currency) = (&arrived.transaction, arrived.amount, &arrived.currency);
         match settled {
@@ -85,56 +90,66 @@ impl Work<'_> {
                 self.count_settled(&order);
             }
             Settled::Revived(order) => {
-                tracing::info!(%order_id, %method, transaction, amount, %currency, trace, "a closed order was paid, and lives again");
+                tracing::info!(
+                    %order_id, %method, transaction, amount, %currency, trace,
+                    "a closed order was paid, and lives again"
+                );
                 self.count_settled(&order);
             }
-            Settled::Before(_) => {
+            Settled::AlreadyPaid(_) => {
                 tracing::info!(%order_id, %method, transaction, trace, "an order had been paid with this before");
             }
-            Settled::Returned(_) => {
-                tracing::warn!(%order_id, %method, transaction, amount, %currency, trace, "money that its order cannot use goes back");
-                self.count_returned(&arrived).await?;
+            Settled::Returned { newly_refunded, .. } => {
+                tracing::warn!(
+                    %order_id, %method, transaction, amount, %currency, trace,
+                    "money that its order cannot use goes back"
+                );
+                if newly_refunded {
+                    self.metrics.count(Metric::Refunds);
+                }
             }
             Settled::Wrong(order) => {
                 let (status, asked) = (order.status.as_str(), order.attempts.get(usize::from(arrived.attempt)));
                 tracing::error!(
                     %order_id, %method, transaction, amount, %currency, status, ?asked, trace,
-                    "money arrived that nobody asked for: look at it, and send it back at the provider"
+                    "money arrived that no payment asked for: look at it, and send it back at the provider"
                 );
-                return Ok(Taken::Refused("WRONG_PAYMENT"));
+                return Ok(NoticeAnswer::Refused("WRONG_PAYMENT"));
             }
             Settled::Unknown => return Ok(self.unknown_order()),
         }
-        Ok(Taken::Success)
+        Ok(NoticeAnswer::Success)
     }
 
-    async fn failed(&mut self) -> Result<Taken, FlowError> {
+    async fn failed(&mut self) -> Result<NoticeAnswer, FlowError> {
         let cause = Cause::PaymentFailed { attempt: self.number.attempt() };
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
-        match close(&self.app.store, &self.app.providers, order_id, cause, self.now).await? {
+        match close(self.context(), order_id, cause).await? {
             CloseOutcome::Closed(_) => {
                 tracing::info!(%order_id, %method, trace, "a payment failed, and its order was closed");
                 self.metrics.count_of(Metric::OrdersClosed, Reason::PaymentFailed.as_str());
             }
-            CloseOutcome::Before(order) | CloseOutcome::NotDue(order) | CloseOutcome::Refused(order) => {
+            CloseOutcome::AlreadyClosed(order) | CloseOutcome::NotDue(order) | CloseOutcome::Refused(order) => {
                 let status = order.status.as_str();
                 tracing::info!(%order_id, %method, status, trace, "a payment failed that its order does not wait for");
             }
-            CloseOutcome::Paid(order) => {
+            CloseOutcome::Paid { order, newly } => {
                 tracing::info!(%order_id, %method, trace, "a payment had failed, and was made after all");
-                self.count_settled(&order);
+                if newly {
+                    self.count_settled(&order);
+                }
             }
-            // Its next notice comes later, and by then it can be closed.
+            // The provider sends the notice again later, and by then the payment can be closed.
             CloseOutcome::NotBefore(_, moment) => {
                 tracing::info!(%order_id, %method, %moment, trace, "a payment failed that cannot be closed yet");
-                return Ok(Taken::TryAgain);
+                return Ok(NoticeAnswer::TryAgain);
             }
             CloseOutcome::Unknown => return Ok(self.unknown_order()),
         }
-        Ok(Taken::Success)
+        Ok(NoticeAnswer::Success)
     }
 
-    async fn closed(&mut self) -> Result<Taken, FlowError> {
+    async fn closed(&mut self) -> Result<NoticeAnswer, FlowError> {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         match payment_closed(&self.app.store, self.number).await? {
             PaymentClosed::Dropped(_) => {
@@ -142,71 +157,73 @@ impl Work<'_> {
             }
             PaymentClosed::NotOpen(order) => {
                 let status = order.status.as_str();
-                tracing::info!(%order_id, %method, status, trace, "a payment was closed that its order does not wait for");
+                tracing::info!(
+                    %order_id, %method, status, trace,
+                    "a payment was closed that its order does not wait for"
+                );
             }
             PaymentClosed::Unknown => return Ok(self.unknown_order()),
         }
-        Ok(Taken::Success)
+        Ok(NoticeAnswer::Success)
     }
 
-    /// A refund is never believed done by a notice alone: the provider is asked, as it is every time.
-    async fn refund(&mut self, notice: &Notice) -> Result<Taken, FlowError> {
+    /// A notice alone never proves that a refund is done: the provider is asked, as always.
+    async fn refund(&mut self, notice: &Notice) -> Result<NoticeAnswer, FlowError> {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         let transaction = notice.transaction.as_deref().unwrap_or_default();
         if notice.outcome == Outcome::RefundFailed {
-            tracing::error!(%order_id, %method, transaction, trace, "the provider says that a refund failed: look at it there");
+            tracing::error!(
+                %order_id, %method, transaction, trace,
+                "the provider says that a refund failed: look at it there"
+            );
         }
         let entry = match transaction {
             "" => None,
             transaction => self.app.store.refund_entry(order_id, method, transaction).await?,
         };
         let Some(entry) = entry else {
-            // Of one that failed, no money went back; that is said already.
+            // A failed refund moved no money, and is logged already.
             if notice.outcome == Outcome::Refunded {
                 tracing::error!(
                     %order_id, %method, transaction, trace,
                     "money went back that this system did not send: look at the order and at the provider"
                 );
             }
-            return Ok(Taken::Success);
+            return Ok(NoticeAnswer::Success);
         };
-        let was_done = entry.done_at.is_some();
-        let done = refund::go_on(&self.app.store, &self.app.providers, &entry, self.now).await?;
-        tracing::info!(%order_id, %method, transaction, done, trace, "a refund was gone on with");
-        if done && !was_done {
+        let progress = refund::resume(self.context(), &entry).await?;
+        tracing::info!(%order_id, %method, transaction, ?progress, trace, "refund resumed");
+        if progress == Progress::Done {
             self.metrics.count(Metric::Refunds);
         }
-        Ok(Taken::Success)
+        Ok(NoticeAnswer::Success)
     }
 
     fn count_settled(&mut self, order: &Order) {
-        if let Some(method) = just_now::settled(order, self.now) {
-            self.metrics.count_of(Metric::PaymentsSettled, method.as_str());
+        if let Some(with) = &order.paid {
+            self.metrics.count_of(Metric::PaymentsSettled, with.method.as_str());
         }
     }
 
-    /// Money that goes back may be back already.
-    async fn count_returned(&mut self, arrived: &Arrived) -> Result<(), FlowError> {
-        let entry = self.app.store.refund_entry(&arrived.order, arrived.method, &arrived.transaction).await?;
-        if entry.is_some_and(|entry| just_now::done(entry.done_at, self.now)) {
-            self.metrics.count(Metric::Refunds);
-        }
-        Ok(())
-    }
-
-    fn unknown_order(&self) -> Taken {
+    fn unknown_order(&self) -> NoticeAnswer {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
-        tracing::error!(%order_id, %method, trace, "a genuine notice about an order that is not there: look at the provider");
-        Taken::Refused("UNKNOWN_ORDER")
+        tracing::error!(
+            %order_id, %method, trace,
+            "a genuine notice about an order that is not there: look at the provider"
+        );
+        NoticeAnswer::Refused("UNKNOWN_ORDER")
     }
 
-    fn undone(&self, error: &FlowError) -> Taken {
+    fn failed_answer(&self, error: &FlowError) -> NoticeAnswer {
         let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
         if error.may_pass() {
-            tracing::warn!(%order_id, %method, %error, trace, "a notice was not worked on to its end: it comes again");
+            tracing::warn!(
+                %order_id, %method, %error, trace,
+                "a notice was not handled completely: it will come again"
+            );
         } else {
-            tracing::error!(%order_id, %method, %error, trace, "a notice cannot be worked on to its end");
+            tracing::error!(%order_id, %method, %error, trace, "a notice cannot be handled");
         }
-        Taken::TryAgain
+        NoticeAnswer::TryAgain
     }
 }

@@ -1,7 +1,7 @@
-//! Notices about orders of the shop's own: verified here, and handed to the shop's queue with the notice itself.
+//! Notices about the shop's ordinary orders: verified here, and forwarded to the shop's queue with the notice itself.
 //!
-//! Without a queue the provider is told to send the notice again, which all of them do for about a day: nothing that was paid is lost
-//! while somebody sets the queue up. Each time is logged as an error, and counted.
+//! Without a queue the provider is asked to send the notice again, which all of them do for about a day: no
+//! payment is lost while the operator sets the queue up. Each time is logged as an error, and counted.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,22 +10,22 @@ use payments::{Notice, Outcome};
 use serde::Serialize;
 use telemetry::{Metric, Metrics};
 
-use crate::{App, Taken};
+use crate::{App, NoticeAnswer};
 
-/// What the shop gets. A message can come twice, as a notice can.
+/// The message to the shop. It may be delivered twice, like a notice.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Forwarded<'a> {
     version: u32,
     provider: &'a str,
-    /// The shop's own number.
+    /// The shop's order number.
     number: &'a str,
     transaction: Option<&'a str>,
     amount: i64,
     currency: &'a str,
     outcome: &'static str,
     happened_at: Option<Timestamp>,
-    /// The notice's body as it arrived, for whoever wants to read more of it.
+    /// The notice's body as it arrived, for fields that are not listed here.
     notice: String,
     notice_is_base64: bool,
 }
@@ -67,7 +67,7 @@ fn outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Hands a notice to the shop.
+/// Forwards a notice to the shop.
 pub(crate) async fn forward(
     app: &App,
     notice: &Notice,
@@ -75,29 +75,32 @@ pub(crate) async fn forward(
     raw: &[u8],
     trace: Option<&str>,
     metrics: &mut Metrics,
-) -> Taken {
+) -> NoticeAnswer {
     let provider = notice.provider;
     let Ok(body) = serde_json::to_string(&Forwarded::of(notice, number, raw)) else {
         tracing::error!(order_id = number, %provider, trace, "a notice for the shop could not be written as JSON");
-        return Taken::TryAgain;
+        return NoticeAnswer::TryAgain;
     };
     match app.store.forward_to_shop(&body).await {
         Ok(Some(())) => {
-            tracing::info!(order_id = number, %provider, trace, "a notice was handed to the shop");
+            tracing::info!(order_id = number, %provider, trace, "a notice was forwarded to the shop");
             metrics.count(Metric::NoticesForwarded);
-            Taken::Success
+            NoticeAnswer::Success
         }
         Ok(None) => {
             tracing::error!(
                 order_id = number, %provider, trace,
-                "a notice about an order of the shop's own, and no queue for it: deploy with ShopQueueUrl and ShopQueueArn"
+                "a notice about an ordinary order, and no queue for it: deploy with ShopQueueUrl and ShopQueueArn"
             );
             metrics.count_of(Metric::NoticesRefused, "NO_SHOP_QUEUE");
-            Taken::TryAgain
+            NoticeAnswer::TryAgain
         }
         Err(error) => {
-            tracing::warn!(order_id = number, %provider, %error, trace, "a notice was not handed to the shop: it comes again");
-            Taken::TryAgain
+            tracing::warn!(
+                order_id = number, %provider, %error, trace,
+                "a notice was not forwarded to the shop: it will come again"
+            );
+            NoticeAnswer::TryAgain
         }
     }
 }
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_for_a_message_are_kept_as_they_are() {
+    fn bytes_that_are_not_text_are_sent_as_base64() {
         let notice = notice();
         for raw in [&b"\xff\x00"[..], "\u{ffff}".as_bytes()] {
             let forwarded = Forwarded::of(&notice, "A-17", raw);

@@ -1,8 +1,9 @@
-//! `POST /payments/{provider}/notify`: a payment provider says what became of a payment.
+//! `POST /payments/{provider}/notify`: a payment provider reports a payment or a refund.
 //!
-//! Nothing in a notice is believed before its signature was verified over the very bytes that arrived. A notice that is forged,
-//! altered, stale or about another amount changes nothing, and is logged and counted. The provider is told success only when all that
-//! follows from its notice is done or written down; otherwise it is told to send the notice again, and every step is safe to repeat.
+//! A notice is trusted only after its signature was verified over the exact bytes that arrived. A notice that is
+//! forged, altered, stale or about another amount changes nothing, and is logged and counted. The provider gets
+//! the answer "success" only when everything that follows from its notice is done or recorded. Otherwise it is
+//! asked to send the notice again; every step is idempotent.
 
 mod act;
 mod forward;
@@ -15,40 +16,19 @@ use edge::{Body, Code, Problem, Request, Response, body, request};
 use flows::FlowError;
 use lambda_http::http::{HeaderName, HeaderValue, Method, StatusCode};
 use payments::{Headers, HttpAnswer, Kind, MAX_NOTICE, Notice, NoticeError, Provider};
-use providers::{Providers, Trouble};
-use store::Store;
-use telemetry::{Metric, Metrics, Sink};
+use providers::Trouble;
+use telemetry::{Metric, Metrics};
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub use runtime::App;
 
-/// What a running function needs.
-pub struct App {
-    /// The store.
-    pub store: Store,
-    /// The payment providers.
-    pub providers: Providers,
-    /// What time it is.
-    pub clock: Clock,
-    /// Where metrics go.
-    pub metrics: Sink,
-}
-
-impl App {
-    /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, providers: Providers, clock: Clock) -> Self {
-        Self { store, providers, clock, metrics: Sink::stdout() }
-    }
-}
-
-/// What is to be told to the provider.
+/// What the provider is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    /// All is done: it need not send the notice again.
+enum NoticeAnswer {
+    /// Everything is done: it need not send the notice again.
     Success,
-    /// The notice is genuine and fits nothing here, which was logged for a person; counted as this kind.
+    /// The notice is genuine but matches nothing here, which is logged; it is counted as this kind.
     Refused(&'static str),
-    /// It could not be worked on now: send it again.
+    /// It could not be handled now: send it again.
     TryAgain,
 }
 
@@ -74,7 +54,7 @@ pub async fn handle(app: &App, request: Request) -> Response<Body> {
 
 struct Answered {
     answer: HttpAnswer,
-    /// Whether the notice was verified. How long a forged one took says nothing about payments.
+    /// Whether the notice was verified. The duration of a forged one says nothing about payments.
     genuine: bool,
 }
 
@@ -96,12 +76,12 @@ async fn answer(
         Ok(notice) => {
             let taken = act::act(app, &notice, raw, now, trace, metrics).await;
             let answer = match taken {
-                Taken::Success => provider.success_answer(),
-                Taken::Refused(why) => {
+                NoticeAnswer::Success => provider.success_answer(),
+                NoticeAnswer::Refused(why) => {
                     metrics.count_of(Metric::NoticesRefused, why);
                     provider.failure_answer(&NoticeError::NotUs("what it is about"))
                 }
-                Taken::TryAgain => provider.try_again_answer(),
+                NoticeAnswer::TryAgain => provider.try_again_answer(),
             };
             Ok(Answered { answer, genuine: true })
         }
@@ -122,8 +102,8 @@ fn provider_named(request: &Request) -> Result<Kind, Problem> {
     }
 }
 
-/// A provider that is not configured sends no notices; whoever does is told so. With settings that cannot be read it is told to
-/// come again.
+/// A provider that is not configured sends no notices: the sender gets 404. If the settings cannot be read now,
+/// the provider is asked to send the notice again.
 fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
     match trouble {
         Trouble::NotConfigured(_) => {
@@ -134,8 +114,8 @@ fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
     }
 }
 
-/// Reads and verifies a notice. One that is signed with a key that is not known, or wrongly, may be the first after the provider
-/// changed its key: the settings are read again, which they are at most once a minute, and it gets a second chance.
+/// Reads and verifies a notice. One with an unknown key or a wrong signature may be the first after the provider
+/// changed its key: the settings are read again, at most once a minute, and the notice is verified a second time.
 async fn read(
     app: &App,
     provider: Arc<Provider>,
@@ -157,7 +137,7 @@ async fn read(
     }
 }
 
-/// Logged and counted once. Nothing of the body is: whoever sends it decides what is in it.
+/// Logs and counts a refused notice, once. The body is not logged: its content is chosen by the sender.
 fn refused(kind: Kind, error: &NoticeError, trace: Option<&str>, metrics: &mut Metrics) {
     let Some(why) = refusal(error) else {
         tracing::info!(provider = %kind, %error, trace, "a notice about nothing here");
@@ -167,7 +147,8 @@ fn refused(kind: Kind, error: &NoticeError, trace: Option<&str>, metrics: &mut M
     metrics.count_of(Metric::NoticesRefused, why);
 }
 
-/// The kind that a refusal is counted as. None: it is genuine, about something else, and answered as success.
+/// The kind that a refusal is counted as. `None`: the notice is genuine, about something else, and answered with
+/// success.
 fn refusal(error: &NoticeError) -> Option<&'static str> {
     Some(match error {
         NoticeError::TooLarge => "TOO_LARGE",
@@ -181,13 +162,13 @@ fn refusal(error: &NoticeError) -> Option<&'static str> {
     })
 }
 
-/// The headers of a request. One that is no text is none that a provider signs.
+/// The headers of a request. One that is not text is left out: no provider signs such a header.
 fn headers(request: &Request) -> Headers {
     let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
     request.headers().iter().filter_map(text).collect()
 }
 
-/// The provider's own answer, to the letter.
+/// The provider's own answer, unchanged.
 fn respond(answer: HttpAnswer) -> Response<Body> {
     let body = match String::from_utf8(answer.body) {
         Ok(text) if text.is_empty() => Body::Empty,

@@ -1,46 +1,47 @@
-//! Each change of a buyer's order is sent to their open WebSockets, and what is open now to a WebSocket that has just opened.
+//! Sends each change of an order to its buyer's open WebSockets, and the buyer's current orders to a WebSocket
+//! that has just opened.
 //!
-//! | what arrives | what is done |
+//! | event | what happens |
 //! |---|---|
-//! | a WebSocket wants to open | its ticket is taken: it names the buyer, once |
-//! | it opened | it is noted for its buyer, with an end by itself |
-//! | it was noted (the connections' stream) | it is sent the buyer's orders as they are |
-//! | it says anything | the same again: whoever missed something asks |
+//! | a WebSocket wants to open | its ticket is redeemed: it names the buyer, once |
+//! | it opened | it is recorded for its buyer, with an expiry |
+//! | it was recorded (the connections' stream) | it is sent the buyer's current orders |
+//! | it sends anything | the same again, for a client that missed something |
 //! | an order changed (the orders' stream) | its buyer's WebSockets are sent the order |
-//! | it closed, or is found gone (410) some seconds after it was noted | it is forgotten |
+//! | it closed, or is found gone (410) some seconds after it was recorded | it is removed |
 //!
-//! A message is the order as `GET /orders/{orderId}` shows it. Everything here can run twice or stop anywhere: a client may then be told
-//! a state twice, or an older one after a newer one, and tells which is which by `version`, which only grows. What cannot be told at all
-//! after some tries is given up: nothing depends on it, and a client that asks (`GET /orders`) gets the truth.
+//! A message is the order as `GET /orders/{orderId}` shows it. Everything here can run twice or stop anywhere: a
+//! client may then receive a state twice, or an older one after a newer one, and tells them apart by `version`,
+//! which only grows. A message that cannot be sent after some attempts is given up: nothing depends on it, and
+//! `GET /orders` always answers the current state.
 
 mod records;
 mod sockets;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lambda_events::dynamodb::Event;
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
-use domain::Timestamp;
 use domain::ids::BuyerKey;
 use domain::ticket::Ticket;
 use edge::order::OrderJson;
-use flows::orders;
-use flows::sales::Sales;
+use flows::sale::sales::Sales;
+use flows::view::orders;
 use futures::stream::{self, StreamExt as _};
+use runtime::Clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Store, StoreError};
 
-use crate::records::{Change, Opened, Told};
+use crate::records::{Batch, Change, Opened};
 use crate::sockets::{Post, Sockets};
 
-/// Buyers told at once, of one batch.
-const AT_ONCE: usize = 16;
-/// Orders that a WebSocket is sent when it opens: the newest.
-const SHOWN: usize = 20;
-/// A WebSocket is noted a moment before it is open. So long it is waited for: twice as long each time.
+/// Buyers of one batch that are notified at the same time.
+const CONCURRENCY: usize = 16;
+/// Orders that a WebSocket is sent when it opens, the newest ones.
+const ORDERS_SENT: usize = 20;
+/// A WebSocket is recorded a moment before it is open: how long to wait before each further attempt.
 const NOT_OPEN_YET: [Duration; 5] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
@@ -49,16 +50,11 @@ const NOT_OPEN_YET: [Duration; 5] = [
     Duration::from_millis(800),
 ];
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
 /// What a running function keeps.
 pub struct App {
-    /// The store.
     pub store: Store,
-    /// Sales, as last read: for the names of items in purchases that are not orders yet.
+    /// For the names of items in purchases that are not orders yet.
     pub sales: Sales,
-    /// What time it is.
     pub clock: Clock,
     sockets: Sockets,
 }
@@ -70,25 +66,22 @@ impl App {
     }
 }
 
-/// Why an event was not handled: it comes again, or its client does.
+/// Why an event was not handled. It is delivered again, or its client reconnects.
 #[derive(Debug, thiserror::Error)]
 pub enum NotHandled {
-    /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A WebSocket could not be written to.
     #[error("a WebSocket could not be written to: {0}")]
     Post(String),
-    /// No event of ours.
     #[error("the event cannot be read: {0}")]
     Unreadable(String),
 }
 
-/// An event of the WebSocket API: its authorizer's question, or something that happened to a connection.
+/// An event of the WebSocket API: a request to its authorizer, or an event of a connection.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SocketEvent {
-    /// The authorizer is asked about this.
+    /// Set if the authorizer is asked.
     method_arn: Option<String>,
     #[serde(default)]
     query_string_parameters: Option<BTreeMap<String, String>>,
@@ -103,7 +96,7 @@ struct Context {
     authorizer: Option<Authorized>,
 }
 
-/// What the authorizer said, which API Gateway carries along.
+/// The authorizer's answer, which API Gateway passes on.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Authorized {
@@ -115,14 +108,14 @@ pub async fn handle(app: &App, event: Value) -> Result<Value, NotHandled> {
     let unreadable = |error: serde_json::Error| NotHandled::Unreadable(error.to_string());
     if event.get("Records").is_some() {
         let event: Event = serde_json::from_value(event).map_err(unreadable)?;
-        return serde_json::to_value(told(app, event).await).map_err(unreadable);
+        return serde_json::to_value(send_changes(app, event).await).map_err(unreadable);
     }
     let event: SocketEvent = serde_json::from_value(event).map_err(unreadable)?;
     if let Some(method) = &event.method_arn {
         return authorize(app, &event, method).await;
     }
     let Context { connection_id, event_type, authorizer } = event.request_context;
-    // Without the authorizer nobody gets here; should the template lose it, nobody is let in.
+    // No request arrives here without the authorizer. If the template lost it, every connection would be refused.
     let Some(Authorized { principal_id: buyer }) = authorizer else { return Ok(json!({ "statusCode": 401 })) };
     match event_type.as_str() {
         "CONNECT" => app.store.open_connection(&buyer, &connection_id, (app.clock)()).await?,
@@ -132,7 +125,7 @@ pub async fn handle(app: &App, event: Value) -> Result<Value, NotHandled> {
     Ok(json!({ "statusCode": 200 }))
 }
 
-/// Who holds the ticket may connect, as its buyer. A ticket that is used up, too old or none at all opens nothing.
+/// The holder of a ticket may connect, as its buyer. A ticket that is used, expired or missing opens nothing.
 async fn authorize(app: &App, event: &SocketEvent, method: &str) -> Result<Value, NotHandled> {
     let token = event.query_string_parameters.as_ref().and_then(|query| query.get("token"));
     let buyer = match token.and_then(|text| Ticket::parse(text)) {
@@ -152,19 +145,21 @@ async fn authorize(app: &App, event: &SocketEvent, method: &str) -> Result<Value
     }))
 }
 
-/// Tells a batch of changes, each buyer's in their order, and says from which record on it is to come again.
-async fn told(app: &App, event: Event) -> DynamoDbEventResponse {
-    let Told { changes, opened, unread } = records::read(event);
+/// Sends a batch of changes, in order for each buyer. The answer names the record from which Lambda delivers the
+/// batch again.
+async fn send_changes(app: &App, event: Event) -> DynamoDbEventResponse {
+    let Batch { changes, opened, unread } = records::read(event);
     let mut of_buyers: BTreeMap<BuyerKey, Vec<Change>> = BTreeMap::new();
     for change in changes {
         of_buyers.entry(change.order.id.buyer()).or_default().push(change);
     }
-    // Whatever fails first in the stream's order is where it goes on; the rest is told again, which does no harm.
+    // The batch resumes at the first failure in the stream's order. What follows is sent again, which does no harm.
     let changed = stream::iter(of_buyers).map(async |(buyer, changes)| tell(app, &buyer, changes).await);
     let mut failed: Vec<String> =
-        changed.buffer_unordered(AT_ONCE).filter_map(|failed| async { failed }).collect().await;
+        changed.buffer_unordered(CONCURRENCY).filter_map(|failed| async { failed }).collect().await;
     let greeted = stream::iter(opened).map(async |opened| greet(app, opened).await);
-    failed.extend(greeted.buffer_unordered(AT_ONCE).filter_map(|failed| async { failed }).collect::<Vec<_>>().await);
+    failed
+        .extend(greeted.buffer_unordered(CONCURRENCY).filter_map(|failed| async { failed }).collect::<Vec<_>>().await);
     failed.extend(unread);
     let mut response = DynamoDbEventResponse::default();
     response.batch_item_failures = failed
@@ -178,7 +173,7 @@ async fn told(app: &App, event: Event) -> DynamoDbEventResponse {
     response
 }
 
-/// Tells a buyer's connections of changes; the first change that could not be told.
+/// Sends changes to a buyer's connections. Returns the first change that could not be sent.
 async fn tell(app: &App, buyer: &BuyerKey, changes: Vec<Change>) -> Option<String> {
     let first = changes.first().map(|change| change.sequence.clone())?;
     let connections = match app.store.connections_of(buyer).await {
@@ -199,16 +194,16 @@ async fn tell(app: &App, buyer: &BuyerKey, changes: Vec<Change>) -> Option<Strin
     None
 }
 
-/// Sends a connection that has just opened the state of things; its record, if that did not work.
+/// Sends a connection that has just opened its buyer's orders. Returns its record if that failed.
 async fn greet(app: &App, Opened { buyer, connection, sequence }: Opened) -> Option<String> {
     let shown = show(app, &buyer, &connection, &NOT_OPEN_YET).await;
     shown.inspect_err(|error| tracing::warn!(%error, "a connection was not sent its state")).err().map(|_| sequence)
 }
 
-/// Sends a connection its buyer's orders as they are, the newest last.
+/// Sends a connection its buyer's current orders, the newest last.
 async fn show(app: &App, buyer: &BuyerKey, connection: &str, waits: &[Duration]) -> Result<(), NotHandled> {
     let views = orders::orders(&app.store, &app.sales, buyer, (app.clock)()).await?;
-    for view in views.iter().take(SHOWN).rev() {
+    for view in views.iter().take(ORDERS_SENT).rev() {
         if !post(app, buyer, connection, &OrderJson::of(view), waits).await? {
             break;
         }
@@ -216,8 +211,8 @@ async fn show(app: &App, buyer: &BuyerKey, connection: &str, waits: &[Duration])
     Ok(())
 }
 
-/// Whether it arrived. A connection that is gone, and does not open in the time that is waited for it, is forgotten; but not in its first
-/// seconds, in which it may be noted and not open yet.
+/// Sends a message; whether it arrived. A connection that is gone, and does not open in the time that is waited
+/// for it, is removed, but not in its first seconds, in which it may be recorded and not open yet.
 async fn post(
     app: &App,
     buyer: &BuyerKey,

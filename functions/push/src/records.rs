@@ -1,18 +1,18 @@
-//! What the two streams say: orders that changed for their buyers to see, and connections that were noted.
+//! The records of the two streams: orders with a change that their buyers can see, and connections that were recorded.
 
 use aws_lambda_events::dynamodb::{Event, EventRecord};
 use domain::ids::BuyerKey;
 use domain::order::Order;
 use serde::Deserialize;
 
-/// An order that its buyer is to be told of.
+/// An order whose buyer is to be notified.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) order: Order,
     pub(crate) sequence: String,
 }
 
-/// A connection that was noted.
+/// A connection that was recorded.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) buyer: BuyerKey,
@@ -20,12 +20,11 @@ pub(crate) struct Opened {
     pub(crate) sequence: String,
 }
 
-/// A batch.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,
     pub(crate) opened: Vec<Opened>,
-    /// Records that cannot be read: they are tried again and then kept for a person.
+    /// Records that cannot be read: they are retried and then go to the dead letters.
     pub(crate) unread: Vec<String>,
 }
 
@@ -35,21 +34,21 @@ enum Read {
     Nothing,
 }
 
-pub(crate) fn read(event: Event) -> Told {
-    let mut told = Told::default();
+pub(crate) fn read(event: Event) -> Batch {
+    let mut batch = Batch::default();
     for record in event.records {
         let sequence = record.change.sequence_number.clone().unwrap_or_default();
         match one(record) {
-            Ok(Read::Change(order)) => told.changes.push(Change { order: *order, sequence }),
-            Ok(Read::Opened(buyer, connection)) => told.opened.push(Opened { buyer, connection, sequence }),
+            Ok(Read::Change(order)) => batch.changes.push(Change { order: *order, sequence }),
+            Ok(Read::Opened(buyer, connection)) => batch.opened.push(Opened { buyer, connection, sequence }),
             Ok(Read::Nothing) => {}
             Err(error) => {
                 tracing::error!(sequence, %error, "a record cannot be read");
-                told.unread.push(sequence);
+                batch.unread.push(sequence);
             }
         }
     }
-    told
+    batch
 }
 
 fn one(record: EventRecord) -> Result<Read, serde_dynamo::Error> {
@@ -67,7 +66,7 @@ fn one(record: EventRecord) -> Result<Read, serde_dynamo::Error> {
         return Ok(Read::Opened(buyer, connection));
     }
     let order: Order = serde_dynamo::from_item(change.new_image)?;
-    // A change that its buyer cannot see, such as a payment's link that is kept, has the version of before.
+    // A change that the buyer cannot see, such as a link that is kept, does not change the version.
     if event_name == "MODIFY" {
         let before: Order = serde_dynamo::from_item(change.old_image)?;
         if before.version() == order.version() {
@@ -92,7 +91,8 @@ mod tests {
             payment["link"] = json!({"M": {"payUrl": {"S": link}}});
         }
         json!({
-            "buyer": {"S": "23456789ABCDEFGH"}, "order": {"S": "01K9RXJ8G023456789ABCDEFGH00001"}, "buyerName": {"S": "ann"},
+            "buyer": {"S": "23456789ABCDEFGH"}, "order": {"S": "01K9RXJ8G023456789ABCDEFGH00001"},
+            "buyerName": {"S": "ann"},
             "sale": {"S": "s1"}, "item": {"S": "phone"}, "itemName": {"S": "Phone"}, "quantity": {"N": "1"},
             "amount": {"N": "69900"}, "currency": {"S": "CNY"}, "bucket": {"N": "3"}, "status": {"S": status},
             "createdAt": {"N": "1762819200250"}, "payBy": {"N": "1762820100250"}, "payment": {"M": payment},
@@ -112,17 +112,18 @@ mod tests {
         }
         json!({
             "eventID": sequence, "eventName": name, "eventVersion": "1.1", "eventSource": "aws:dynamodb",
-            "awsRegion": "us-east-1", "dynamodb": change, "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
+            "awsRegion": "us-east-1", "dynamodb": change,
+            "eventSourceARN": "arn:aws:dynamodb:us-east-1:1:table/x/stream/y",
         })
     }
 
-    fn read_all(records: &[Value]) -> Told {
+    fn read_all(records: &[Value]) -> Batch {
         read(serde_json::from_value(json!({ "Records": records })).unwrap())
     }
 
     #[test]
     fn only_what_a_buyer_can_see_is_a_change() {
-        let told = read_all(&[
+        let batch = read_all(&[
             record("INSERT", "1", None, Some(order("PENDING_PAYMENT", None))),
             record(
                 "MODIFY",
@@ -134,26 +135,29 @@ mod tests {
             record("REMOVE", "4", Some(order("PAID", None)), None),
         ]);
         let seen: Vec<_> =
-            told.changes.iter().map(|change| (change.sequence.as_str(), change.order.status.as_str())).collect();
+            batch.changes.iter().map(|change| (change.sequence.as_str(), change.order.status.as_str())).collect();
         assert_eq!(seen, [("1", "PENDING_PAYMENT"), ("3", "PAID")], "a link that is kept is no news");
-        assert!(told.changes.iter().all(|change| change.order.payment.is_some() && change.order.attempts.len() == 1));
-        assert!(told.opened.is_empty() && told.unread.is_empty());
+        assert!(batch.changes.iter().all(|change| change.order.payment.is_some() && change.order.attempts.len() == 1));
+        assert!(batch.opened.is_empty() && batch.unread.is_empty());
     }
 
     #[test]
-    fn a_connection_is_told_from_an_order() {
-        let row = json!({"buyer": {"S": "23456789ABCDEFGH"}, "connection": {"S": "abc="}, "opened": {"N": "1"}, "expires": {"N": "2"}});
-        let told = read_all(&[record("INSERT", "1", None, Some(row))]);
-        let [Opened { buyer, connection, .. }] = told.opened.as_slice() else { panic!("{told:?}") };
+    fn a_connection_is_batch_from_an_order() {
+        let row = json!({
+            "buyer": {"S": "23456789ABCDEFGH"}, "connection": {"S": "abc="}, "opened": {"N": "1"},
+            "expires": {"N": "2"},
+        });
+        let batch = read_all(&[record("INSERT", "1", None, Some(row))]);
+        let [Opened { buyer, connection, .. }] = batch.opened.as_slice() else { panic!("{batch:?}") };
         assert_eq!((buyer.as_str(), connection.as_str()), ("23456789ABCDEFGH", "abc="));
     }
 
     #[test]
-    fn a_record_that_does_not_read_stops_nobody_else() {
-        let told = read_all(&[
+    fn an_unreadable_record_does_not_stop_the_others() {
+        let batch = read_all(&[
             record("INSERT", "1", None, Some(json!({"buyer": {"S": "x"}}))),
             record("INSERT", "2", None, Some(order("PENDING_PAYMENT", None))),
         ]);
-        assert_eq!((told.unread, told.changes.len()), (vec!["1".to_owned()], 1));
+        assert_eq!((batch.unread, batch.changes.len()), (vec!["1".to_owned()], 1));
     }
 }

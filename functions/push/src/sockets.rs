@@ -5,21 +5,20 @@ use aws_sdk_apigatewaymanagement::Client;
 use aws_sdk_apigatewaymanagement::error::{DisplayErrorContext, SdkError};
 use aws_sdk_apigatewaymanagement::primitives::Blob;
 
-/// What became of a message.
+/// The result of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Post {
-    /// The connection has it.
     Sent,
-    /// The connection is not there (any more, or yet).
+    /// The connection is closed, or not open yet.
     Gone,
 }
 
-/// The open WebSockets.
 #[derive(Debug)]
 pub(crate) struct Sockets(Client);
 
 impl Sockets {
-    /// Where the management API is, the environment says: `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, the SDK's own name for it.
+    /// The environment names the management API's endpoint: `AWS_ENDPOINT_URL_APIGATEWAYMANAGEMENTAPI`, the SDK's
+    /// own variable.
     pub(crate) fn new(config: &SdkConfig) -> Self {
         Self(Client::new(config))
     }

@@ -1,56 +1,28 @@
-//! Every minute: whatever a crash left between two steps is finished, and the totals are proved.
+//! Every minute: finishes what a crash left between two steps, and proves the totals.
 //!
-//! A run does all it can before it fails: an error at one order does not keep the others from being looked at.
-
-use std::sync::Arc;
+//! A run does all it can before it fails: an error at one order does not stop the others from being repaired.
 
 use domain::Timestamp;
-use flows::reconcile::{Report, reconcile};
+use flows::repair::{Report, reconcile};
 use lambda_runtime::Diagnostic;
-use providers::Providers;
 use serde_json::{Value, json};
-use store::{Store, StoreError};
-use telemetry::{Metric, Metrics, Sink};
+use store::StoreError;
+use telemetry::{Metric, Metrics};
 
-/// Findings and errors that are told in words; all are counted.
-const TOLD: usize = 50;
+/// Findings and errors that the answer lists; all are counted.
+const MAX_LISTED: usize = 50;
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// What a running function needs.
-pub struct App {
-    /// The store.
-    pub store: Store,
-    /// The payment providers.
-    pub providers: Providers,
-    /// What time it is.
-    pub clock: Clock,
-    /// Where metrics go.
-    pub metrics: Sink,
-}
-
-impl App {
-    /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, providers: Providers, clock: Clock) -> Self {
-        Self { store, providers, clock, metrics: Sink::stdout() }
-    }
-}
+pub use runtime::App;
 
 /// Why a run is counted as failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The sales to look after could not be listed: nothing was done.
+    /// The watched sales could not be listed: nothing was done.
     #[error("nothing was reconciled: {0}")]
     Nothing(StoreError),
-    /// Some steps did not work; all others were done. The next run tries them again.
+    /// Some steps failed; all others were done. The next run tries them again.
     #[error("{count} steps did not work, the first: {first}")]
-    Steps {
-        /// How many.
-        count: usize,
-        /// The first, in words.
-        first: String,
-    },
+    Steps { count: usize, first: String },
 }
 
 /// As Lambda reports it.
@@ -67,23 +39,23 @@ impl From<Failure> for Diagnostic {
 /// Runs once.
 pub async fn handle(app: &App) -> Result<Value, Failure> {
     let now = (app.clock)();
-    let report = reconcile(&app.store, &app.providers, now).await.map_err(Failure::Nothing)?;
+    let report = reconcile(app.context(now)).await.map_err(Failure::Nothing)?;
     measure(&report, now).flush(&app.metrics);
-    let told = tell(&report);
+    let summary = summary(&report);
     if report.errors.is_empty() && report.findings.is_empty() {
-        tracing::info!(report = %told, "reconciled");
+        tracing::info!(report = %summary, "reconciled");
     } else {
-        tracing::warn!(report = %told, "reconciled, and not all is as it should be");
+        tracing::warn!(report = %summary, "reconciled, with findings or errors");
     }
     match report.errors.first() {
-        None => Ok(told),
+        None => Ok(summary),
         Some(first) => Err(Failure::Steps { count: report.errors.len(), first: first.clone() }),
     }
 }
 
 fn measure(report: &Report, now: Timestamp) -> Metrics {
     let mut metrics = Metrics::at(now);
-    // Always, also 0: an alarm that hears nothing cannot tell a good state from a dead function.
+    // Always, even if 0: without data an alarm cannot tell a good state from a dead function.
     metrics.add(Metric::Drift, "", report.drift);
     metrics.add(Metric::RefundsOpen, "", u64::from(report.refunds_open));
     metrics.add(Metric::ReconcileErrors, "", u64::try_from(report.errors.len()).unwrap_or(u64::MAX));
@@ -98,7 +70,7 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
     metrics
 }
 
-/// What was put right, by kind.
+/// Repairs by kind.
 pub fn repairs(report: &Report) -> [(&'static str, u32); 10] {
     [
         ("SENT_AGAIN", report.sent_again),
@@ -114,8 +86,8 @@ pub fn repairs(report: &Report) -> [(&'static str, u32); 10] {
     ]
 }
 
-fn tell(report: &Report) -> Value {
-    // Every field by its name: a new one does not compile until it is told.
+fn summary(report: &Report) -> Value {
+    // Every field by its name: a new one does not compile until it is reported.
     let Report {
         sales,
         holders,
@@ -157,11 +129,11 @@ fn tell(report: &Report) -> Value {
 }
 
 fn first_of(lines: &[String]) -> Vec<String> {
-    let mut told: Vec<String> = lines.iter().take(TOLD).cloned().collect();
-    if lines.len() > TOLD {
-        told.push(format!("and {} more", lines.len() - TOLD));
+    let mut listed: Vec<String> = lines.iter().take(MAX_LISTED).cloned().collect();
+    if lines.len() > MAX_LISTED {
+        listed.push(format!("and {} more", lines.len() - MAX_LISTED));
     }
-    told
+    listed
 }
 
 #[cfg(test)]
@@ -174,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn no_drift_is_told_as_well() {
+    fn zero_drift_is_reported_too() {
         let quiet = lines(&Report { sales: 3, holders: 12, ..Report::default() });
         assert_eq!(quiet.len(), 1);
         assert_eq!((&quiet[0]["Drift"], &quiet[0]["ReconcileErrors"]), (&json!(0), &json!(0)));
@@ -199,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_told_in_part() {
+    fn a_long_list_is_shortened() {
         let findings: Vec<String> = (0..60).map(|n| format!("bucket {n} does not add up")).collect();
-        let told = tell(&Report { sales: 1, findings, ..Report::default() });
-        assert_eq!(told["findings"].as_array().map(Vec::len), Some(51));
-        assert_eq!(told["findings"][50], "and 10 more");
-        assert_eq!((&told["sales"], &told["errors"]), (&json!(1), &json!([])));
+        let summary = summary(&Report { sales: 1, findings, ..Report::default() });
+        assert_eq!(summary["findings"].as_array().map(Vec::len), Some(51));
+        assert_eq!(summary["findings"][50], "and 10 more");
+        assert_eq!((&summary["sales"], &summary["errors"]), (&json!(1), &json!([])));
     }
 }

@@ -1,51 +1,45 @@
 //! `POST /seckill`: a buyer presses the button.
 //!
-//! A press writes one line: its metrics, with the order's id if it was accepted. A refusal for lack of stock costs no call
-//! to the database and no more than that line.
+//! A press writes one log line: its metrics, with the order's id if it was accepted. A SOLD_OUT costs no call to
+//! the database and no more than that line.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Timestamp;
 use domain::ids::{BuyerKey, ItemId, Offer, OrderId, SaleId};
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
-use flows::purchase::{Purchase, Seckill};
+use flows::buy::purchase::{Purchase, Seckill};
 use lambda_http::http::{Method, StatusCode};
+use runtime::{Clock, Random};
 use serde::{Deserialize, Serialize};
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-/// Random bits.
-pub type Random = Arc<dyn Fn() -> u32 + Send + Sync>;
-
-/// How long the deployed function works on a press. Lambda ends it after five seconds, with a bare 500: a slow database is to be told as a
-/// 503 that says when to come back. What is given up is as after a crash, and repaired in the same way.
-pub const GIVE_UP_AFTER: Duration = Duration::from_millis(4_500);
+/// How long the deployed function works on a press. Lambda would end it after five seconds with a bare 500; a
+/// slow database should be answered with a 503 that says when to retry. A press that times out is like one that
+/// crashed, and is repaired in the same way.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// What a running function keeps between presses.
 pub struct App {
-    /// The flow, with its memory of sales, open buckets and limits.
+    /// The flow, with its caches of sales, open buckets and limits.
     pub seckill: Seckill,
-    /// The deployment's salt of buyers' keys.
+    /// The deployment's salt for buyers' keys.
     pub salt: String,
-    /// What time it is.
     pub clock: Clock,
     /// Random bits for order ids and the choice of buckets.
     pub random: Random,
-    /// Where metrics go.
     pub metrics: Sink,
-    /// How long a press is worked on, by the machine's own time; none: until it is answered.
-    pub give_up_after: Option<Duration>,
+    /// How long a press may take by the machine's clock; `None`: without a limit.
+    pub timeout: Option<Duration>,
 }
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
     pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
         let (seckill, metrics) = (Seckill::new(store), Sink::stdout());
-        Self { seckill, salt: salt.into(), clock, random, metrics, give_up_after: None }
+        Self { seckill, salt: salt.into(), clock, random, metrics, timeout: None }
     }
 }
 
@@ -74,7 +68,7 @@ pub async fn handle(app: &App, request: Request) -> Response<Body> {
     let mut metrics = Metrics::at(now);
     metrics.count(Metric::PurchaseRequests);
     let pressed = press(app, &request, now, trace.as_deref(), &mut metrics);
-    let answer = in_time(app.give_up_after, pressed, trace.as_deref()).await;
+    let answer = in_time(app.timeout, pressed, trace.as_deref()).await;
     let answer = answer.unwrap_or_else(|problem| {
         metrics.count_of(Metric::PurchaseRefused, problem.code.as_str());
         problem.respond(trace.as_deref())
@@ -137,7 +131,10 @@ async fn press(
     }
     if let Some(error) = &accepted.unsent {
         metrics.count(Metric::PurchaseUnsent);
-        tracing::warn!(order_id = %accepted.order, trace, %error, "the order message was not sent: reconcile will send it");
+        tracing::warn!(
+            order_id = %accepted.order, trace, %error,
+            "the order message was not sent: reconcile will send it"
+        );
     }
     Ok(response::json(StatusCode::ACCEPTED, &Queued { order_id: &accepted.order, status: "QUEUED" }))
 }
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_and_nothing_more_is_taken() {
+    fn missing_and_unknown_fields_are_refused() {
         for (text, field) in [
             (r#"{"saleId": "s1", "itemId": "i1"}"#, "quantity"),
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 0}"#, "quantity"),
@@ -179,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_buyer_is_told_the_order() {
+    fn an_accepted_buyer_gets_the_order_id() {
         let buyer = BuyerKey::of(&domain::ids::Buyer::parse("ann").unwrap(), "salt");
         let order_id = OrderId::new(Timestamp::UNIX_EPOCH, &buyer, 7);
         let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED" }).unwrap();
@@ -187,13 +184,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_press_that_takes_too_long_is_told_when_to_come_back() {
+    async fn a_press_that_times_out_says_when_to_retry() {
         let limit = Some(Duration::from_millis(1));
         let slow = in_time(limit, std::future::pending::<Result<(), Problem>>(), None).await.unwrap_err();
         assert_eq!((slow.code, slow.retry_after_s), (Code::Unavailable, Some(1)));
         assert_eq!(in_time(limit, async { Ok(7) }, None).await.unwrap(), 7);
         assert_eq!(in_time(None, async { Ok(7) }, None).await.unwrap(), 7);
-        assert!(GIVE_UP_AFTER < Duration::from_secs(5), "before Lambda does");
+        assert!(REQUEST_TIMEOUT < Duration::from_secs(5), "before Lambda does");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A buyer's other requests: what is on sale, what became of my orders, pay, cancel and refund.
+//! A buyer's other requests: sales, their own orders, pay, cancel and refund.
 //!
-//! Sales are the same for everybody and need no token. An order is shown to its buyer only: to anybody else it does not
-//! exist. The page that a browser comes back to from a provider is reached without a token, by the payment's own number.
+//! Sales are public and need no token. An order is shown to its buyer only; for everyone else it does not exist.
+//! The page to which a browser returns from a provider needs no token but the payment's own number.
 
 mod page;
 mod pay;
@@ -18,43 +18,36 @@ use domain::sale::{SaleState, SaleWithItems};
 use edge::order::OrderJson;
 use edge::response::CacheFor;
 use edge::{Body, Code, Problem, Request, Response, request, response};
-use flows::availability::AvailabilityCache;
-use flows::close::{Cause, CloseOutcome, close};
-use flows::orders;
-use flows::sales::Sales;
+use flows::Context;
+use flows::pay::close::{Cause, CloseOutcome, close};
+use flows::sale::sales::Sales;
+use flows::view::availability::AvailabilityCache;
+use flows::view::orders;
 use lambda_http::http::{Method, StatusCode};
 use providers::Providers;
+use runtime::Clock;
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
 use crate::view::{OrdersJson, SaleJson, SalesJson};
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// Random bits, if the machine has any.
-pub type Random = Arc<dyn Fn() -> Option<u128> + Send + Sync>;
+/// Makes random bits, if the machine has any.
+pub type TicketRandom = Arc<dyn Fn() -> Option<u128> + Send + Sync>;
 
 /// What a running function keeps between requests.
 pub struct App {
-    /// The store.
     pub store: Store,
-    /// The payment providers.
     pub providers: Providers,
-    /// Sales, as last read.
     pub sales: Sales,
-    /// How items look, as last read.
-    pub shelves: AvailabilityCache,
-    /// The deployment's salt of buyers' keys.
+    pub availability: AvailabilityCache,
+    /// The deployment's salt for buyers' keys.
     pub salt: String,
-    /// Where this system is reached from outside; none: under the name that a request comes by.
+    /// The URL at which this system is reached from outside; `None`: the domain of the request.
     pub public_url: Option<String>,
-    /// What time it is.
     pub clock: Clock,
-    /// Where metrics go.
     pub metrics: Sink,
     /// Random bits for tickets.
-    pub random: Random,
+    pub random: TicketRandom,
 }
 
 impl App {
@@ -70,13 +63,17 @@ impl App {
             store,
             providers,
             sales: Sales::default(),
-            shelves: AvailabilityCache::default(),
+            availability: AvailabilityCache::default(),
             salt: salt.into(),
             public_url,
             clock,
             metrics: Sink::stdout(),
             random: Arc::new(ticket::random),
         }
+    }
+
+    fn context(&self, now: Timestamp) -> Context<'_> {
+        Context::new(&self.store, &self.providers, now)
     }
 }
 
@@ -101,7 +98,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
         (&Method::POST, ["orders", order, "payments"]) => pay::pay(app, &buyer(app, request)?, order, request).await,
         (&Method::POST, ["orders", order, "cancel"]) => cancel(app, &buyer(app, request)?, order, request).await,
         (&Method::POST, ["orders", order, "refund"]) => {
-            pay::give_back(app, &buyer(app, request)?, order, request).await
+            pay::refund_order(app, &buyer(app, request)?, order, request).await
         }
         (&Method::POST, ["ws-ticket"]) => ticket::make(app, &buyer(app, request)?).await,
         (&Method::GET, ["points"]) => pay::points(app, &buyer(app, request)?).await,
@@ -114,7 +111,7 @@ fn buyer(app: &App, request: &Request) -> Result<BuyerKey, Problem> {
     Ok(BuyerKey::of(&request::buyer(request)?, &app.salt))
 }
 
-/// The order of a number, if it can be this buyer's. A text that is no order's number is an order that there is not.
+/// Parses an order id that belongs to this buyer. Any other text is an unknown order.
 fn order_id(buyer: &BuyerKey, text: &str) -> Result<OrderId, Problem> {
     let id = OrderId::parse(text).map_err(|_| Problem::unknown_order())?;
     if id.buyer() == *buyer { Ok(id) } else { Err(Problem::unknown_order()) }
@@ -137,7 +134,7 @@ async fn one_sale(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
     Ok(response::cached_json(StatusCode::OK, CacheFor::OneSecond, &SalesJson { now, sales }))
 }
 
-/// A sale that is being set up is nobody's business yet.
+/// A draft is not shown to buyers.
 fn is_public(found: &SaleWithItems) -> bool {
     match found.sale.state {
         SaleState::Draft => false,
@@ -146,7 +143,7 @@ fn is_public(found: &SaleWithItems) -> bool {
 }
 
 async fn sale_json(app: &App, found: &SaleWithItems, now: Timestamp) -> Result<SaleJson, Problem> {
-    let availability = app.shelves.of(&app.store, found, now).await?;
+    let availability = app.availability.of(&app.store, found, now).await?;
     Ok(SaleJson::of(found, &availability, now))
 }
 
@@ -166,7 +163,7 @@ async fn one_order(app: &App, buyer: &BuyerKey, order: &str) -> Result<Response<
 async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> Result<Response<Body>, Problem> {
     let id = order_id(buyer, order)?;
     let now = (app.clock)();
-    let closing = close(&app.store, &app.providers, &id, Cause::Buyer, now).await;
+    let closing = close(app.context(now), &id, Cause::Buyer).await;
     match closing.map_err(|error| Problem::from(error).about(id.clone()))? {
         CloseOutcome::Closed(order) => {
             let trace = request::trace(request);
@@ -176,7 +173,7 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
             metrics.flush(&app.metrics);
             Ok(response::json(StatusCode::OK, &OrderJson::made(&order)))
         }
-        CloseOutcome::Before(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
+        CloseOutcome::AlreadyClosed(order) => Ok(response::json(StatusCode::OK, &OrderJson::made(&order))),
         CloseOutcome::Refused(order) => {
             let detail = match order.status {
                 Status::Paid => "the order is paid: ask for a refund instead".to_owned(),
@@ -184,8 +181,10 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
             };
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
-        CloseOutcome::Paid(order) => {
-            pay::count_settled(app, &order, now);
+        CloseOutcome::Paid { order, newly } => {
+            if let Some(with) = order.paid.as_ref().filter(|_| newly) {
+                pay::count_settled(app, &id, with.method, now);
+            }
             Err(Problem::new(Code::WrongState, "the order was paid in the meantime: ask for a refund instead")
                 .about(id))
         }
@@ -193,10 +192,10 @@ async fn cancel(app: &App, buyer: &BuyerKey, order: &str, request: &Request) -> 
             let detail = format!("its payment cannot be closed before {moment}: cancel it then, or let it time out");
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
-        // A cancel asks for no deadline; should the order be in the middle of a change, it can be cancelled after it.
+        // A cancel does not depend on the deadline. If the order is being changed, it can be cancelled afterwards.
         CloseOutcome::NotDue(_) => Err(try_again(id)),
-        // Accepted, and not an order yet: there is something to cancel, in a moment.
-        CloseOutcome::Unknown => Err(pay::not_there(app, buyer, id, now).await?),
+        // It may be accepted and not placed yet: then it can be cancelled in a moment.
+        CloseOutcome::Unknown => Err(pay::unknown_or_queued(app, buyer, id, now).await?),
     }
 }
 
@@ -210,7 +209,7 @@ mod tests {
     use domain::ids::Buyer;
 
     #[test]
-    fn anothers_order_and_a_text_that_is_none_are_the_same_to_a_buyer() {
+    fn another_buyers_order_and_an_invalid_id_are_both_unknown() {
         let key = |name| BuyerKey::of(&Buyer::parse(name).unwrap(), "salt");
         let mine = OrderId::new(Timestamp::UNIX_EPOCH, &key("ann"), 1);
         let theirs = OrderId::new(Timestamp::UNIX_EPOCH, &key("bob"), 1);

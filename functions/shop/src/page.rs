@@ -1,7 +1,7 @@
-//! The page a buyer's browser comes back to: English or Chinese, as wide as a phone, with nothing from anywhere else in it.
+//! The page to which a buyer's browser returns: in English or Chinese, fit for a phone, without any external resource.
 //!
-//! Its policy allows no script, no image, no frame and no form; its one style is named by its digest. What comes from an order is
-//! escaped.
+//! Its content security policy allows no script, image, frame or form, and one style by its digest. Values from
+//! an order are escaped.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -22,10 +22,10 @@ use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A page about a payment that is being confirmed looks again so often …
-const LOOK_AGAIN_S: u32 = 2;
-/// … until so long after the deadline: by then reconcile has long closed the order.
-const LOOK_UNTIL: SignedDuration = SignedDuration::from_mins(10);
+/// How often a page about a payment that is being confirmed reloads.
+const RELOAD_AFTER_S: u32 = 2;
+/// How long after the deadline it stops reloading: by then reconcile has closed the order.
+const RELOAD_UNTIL: SignedDuration = SignedDuration::from_mins(10);
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let digest = STANDARD.encode(Sha256::digest(STYLE));
@@ -42,7 +42,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    /// The one that the browser likes better; English if it likes neither.
+    /// The one that the browser prefers; English if it accepts neither.
     pub(crate) fn of(request: &Request) -> Self {
         let header = request.headers().get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut best = (Self::English, 0.0);
@@ -77,25 +77,25 @@ impl Language {
     }
 }
 
-/// What a page says.
+/// The content of a page.
 struct Said {
-    /// The class that gives it its colour.
+    /// The CSS class.
     tone: &'static str,
     mark: &'static str,
     title: &'static str,
     text: &'static str,
 }
 
-/// How a buyer's browser left the provider's page.
+/// How the buyer left the provider's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// After paying, or it is not known.
+    /// After paying, or unknown.
     PerhapsPaid,
-    /// By the way back, without paying.
+    /// By the back link, without paying.
     Unpaid,
 }
 
-/// The page about an order, as it stands.
+/// The page about an order.
 pub(crate) fn order(order: &Order, left: Left, language: Language, now: Timestamp) -> Response<Body> {
     let is_left_unpaid = order.status == Status::PendingPayment && left == Left::Unpaid;
     let said = if is_left_unpaid { not_paid(language) } else { about(order.status, language) };
@@ -105,12 +105,12 @@ pub(crate) fn order(order: &Order, left: Left, language: Language, now: Timestam
         (language.say("Amount", "金额"), money(order.amount, &order.currency)),
         (language.say("Order", "订单号"), escaped(order.id.as_str())),
     ];
-    let is_pending = order.status == Status::PendingPayment && now.duration_since(order.pay_by) < LOOK_UNTIL;
+    let is_pending = order.status == Status::PendingPayment && now.duration_since(order.pay_by) < RELOAD_UNTIL;
     let is_waiting = is_pending && !is_left_unpaid;
     respond(StatusCode::OK, language, &said, &facts, is_waiting)
 }
 
-/// The page about nothing: what the browser brought is not signed, or names no payment of this provider's.
+/// The page for a URL that is not signed, or that names no payment of this provider.
 pub(crate) fn nothing(status: StatusCode, language: Language) -> Response<Body> {
     let said = Said {
         tone: "none",
@@ -124,7 +124,6 @@ pub(crate) fn nothing(status: StatusCode, language: Language) -> Response<Body> 
     respond(status, language, &said, &[], false)
 }
 
-/// Nothing is on its way: there is nothing to wait for.
 fn not_paid(language: Language) -> Said {
     Said {
         tone: "wait",
@@ -156,8 +155,8 @@ fn about(status: Status, language: Language) -> Said {
             "×",
             language.say("The order is closed", "订单已关闭"),
             language.say(
-                "It was not paid in time, or was cancelled. Money that still arrives goes back by itself, or the order is \
-                 opened again.",
+                "It was not paid in time, or was cancelled. Money that still arrives goes back by itself, or the \
+                 order is opened again.",
                 "订单未在规定时间内付款或已取消。若之后仍有款项到账，将自动退回，或订单将恢复。",
             ),
         ),
@@ -188,20 +187,21 @@ fn respond(
     language: Language,
     said: &Said,
     facts: &[(&str, String)],
-    look_again: bool,
+    reloads: bool,
 ) -> Response<Body> {
     let Said { tone, mark, title, text } = said;
     let mut rows = String::new();
     for (name, value) in facts {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(rows, "<dt>{name}</dt><dd>{value}</dd>");
     }
     let rows = if rows.is_empty() { rows } else { format!("<dl>{rows}</dl>") };
     let refresh =
-        if look_again { format!("<meta http-equiv=\"refresh\" content=\"{LOOK_AGAIN_S}\">") } else { String::new() };
+        if reloads { format!("<meta http-equiv=\"refresh\" content=\"{RELOAD_AFTER_S}\">") } else { String::new() };
     let html = format!(
         "<!doctype html><html lang=\"{}\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"robots\" content=\"noindex\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"robots\" content=\"noindex\">\
          {refresh}<title>{title}</title><style>{STYLE}</style></head>\
          <body><main class=\"{tone}\"><div class=\"mark\" aria-hidden=\"true\">{mark}</div>\
          <h1>{title}</h1><p>{text}</p>{rows}</main></body></html>",
@@ -241,7 +241,7 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// An amount as people write it. Most currencies have two decimals; ISO 4217 lists those that have not.
+/// An amount as people write it. Most currencies have two decimals; ISO 4217 lists the exceptions.
 fn money(minor: i64, currency: &Currency) -> String {
     let decimals = match currency.as_str() {
         "BIF" | "CLP" | "DJF" | "GNF" | "ISK" | "JPY" | "KMF" | "KRW" | "PYG" | "RWF" | "UGX" | "VND" | "VUV"
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_without_paying_is_not_kept_waiting() {
+    fn a_buyer_who_left_without_paying_does_not_wait() {
         let now = at("2026-11-11T00:05:00Z");
         for (language, words) in [(Language::English, "go back to the shop"), (Language::Chinese, "请返回商店继续支付")]
         {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_gets_the_language_it_likes_better() {
+    fn a_browser_gets_its_preferred_language() {
         let of = |header: &str| {
             let request = lambda_http::http::Request::get("/").header(ACCEPT_LANGUAGE, header).body(Body::Empty);
             Language::of(&request.unwrap())
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_said_plainly() {
+    fn a_page_without_an_order_says_so() {
         let page = nothing(StatusCode::NOT_FOUND, Language::English);
         assert_eq!(page.status(), 404);
         assert!(html(&page).contains("Nothing to show") && !html(&page).contains("<dl>"));

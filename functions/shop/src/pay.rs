@@ -1,14 +1,13 @@
-//! A buyer pays, or wants the money back.
+//! A buyer pays, or asks for a refund.
 
 use domain::Timestamp;
 use domain::ids::{BuyerKey, OrderId};
-use domain::order::Order;
 use domain::payment::Method;
 use edge::order::OrderJson;
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
-use flows::refund::{Refund, refund};
-use flows::start_payment::{Ask, NotStarted, Started, start_payment};
-use flows::{just_now, orders};
+use flows::pay::refund::{Refund, refund};
+use flows::pay::start_payment::{NotStarted, StartPayment, Started, start_payment};
+use flows::view::orders;
 use lambda_http::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use store::Account;
@@ -16,7 +15,7 @@ use telemetry::{Metric, Metrics};
 
 use crate::{App, order_id, try_again};
 
-/// What a buyer sends. The amount is the order's, never the buyer's to say.
+/// What a buyer sends. The amount comes from the order, never from the buyer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PaymentBody {
@@ -60,9 +59,8 @@ impl PaymentJson {
 /// A buyer's points.
 #[derive(Debug, Serialize)]
 pub(crate) struct PointsJson {
-    /// What can be spent.
     points: i64,
-    /// What is frozen for payments that are open.
+    /// Points that are frozen for open payments.
     frozen: i64,
 }
 
@@ -85,18 +83,20 @@ pub(crate) async fn pay(
     let id = order_id(buyer, order)?;
     let PaymentBody { method, points } = body::parse(request, body::SMALL)?;
     let now = (app.clock)();
-    let ask = Ask {
+    let asked = StartPayment {
         order: id.clone(),
         method,
         points: points.unwrap_or(0),
         client_ip: request::source_ip(request).unwrap_or("127.0.0.1").to_owned(),
         public_url: public_url(app, request)?,
-        now,
     };
-    match start_payment(&app.store, &app.providers, &ask).await {
+    match start_payment(app.context(now), &asked).await {
         Ok(started) => {
             let (payment_id, paid, trace) = (&started.number, started.paid, request::trace(request));
-            tracing::info!(order_id = %id, %payment_id, %method, amount = started.amount, points = started.points, paid, trace, "a payment was started");
+            tracing::info!(
+                order_id = %id, %payment_id, %method, amount = started.amount, points = started.points, paid, trace,
+                "a payment was started"
+            );
             if started.paid {
                 let mut metrics = Metrics::at(now);
                 metrics.count_of(Metric::PaymentsSettled, Method::Points.as_str());
@@ -104,23 +104,21 @@ pub(crate) async fn pay(
             }
             Ok(response::json(StatusCode::CREATED, &PaymentJson::of(method, started)))
         }
-        Err(NotStarted::UnknownOrder) => Err(not_there(app, buyer, id, now).await?),
+        Err(NotStarted::UnknownOrder) => Err(unknown_or_queued(app, buyer, id, now).await?),
         Err(refusal) => {
             if let NotStarted::Refused(reason) = &refusal {
                 let trace = request::trace(request);
                 tracing::warn!(order_id = %id, %method, reason, trace, "a provider refused to start a payment");
             }
-            if matches!(refusal, NotStarted::Paid)
-                && let Some(order) = app.store.order(&id).await?
-            {
-                count_settled(app, &order, now);
+            if let NotStarted::Paid { newly_with: Some(method) } = refusal {
+                count_settled(app, &id, method, now);
             }
             Err(Problem::from(refusal).about(id))
         }
     }
 }
 
-pub(crate) async fn give_back(
+pub(crate) async fn refund_order(
     app: &App,
     buyer: &BuyerKey,
     order: &str,
@@ -129,10 +127,10 @@ pub(crate) async fn give_back(
     let id = order_id(buyer, order)?;
     let now = (app.clock)();
     let trace = request::trace(request);
-    let asked = refund(&app.store, &app.providers, &id, now).await;
+    let asked = refund(app.context(now), &id).await;
     match asked.map_err(|error| Problem::from(error).about(id.clone()))? {
-        Refund::Done(order) => {
-            if just_now::refunded(&order, now) {
+        Refund::Done { order, newly } => {
+            if newly {
                 tracing::info!(order_id = %id, trace, "an order was refunded");
                 let mut metrics = Metrics::at(now);
                 metrics.count(Metric::Refunds);
@@ -148,29 +146,32 @@ pub(crate) async fn give_back(
             let detail = format!("an order that is {} cannot be refunded: only a paid one can", order.status.as_str());
             Err(Problem::new(Code::WrongState, detail).about(id))
         }
-        Refund::Unknown => Err(not_there(app, buyer, id, now).await?),
+        Refund::Unknown => Err(unknown_or_queued(app, buyer, id, now).await?),
     }
 }
 
-/// Counts a payment that turned out to have been made while something else was asked for.
-pub(crate) fn count_settled(app: &App, order: &Order, now: Timestamp) {
-    if let Some(method) = just_now::settled(order, now) {
-        let mut metrics = Metrics::at(now);
-        metrics.note("order_id", &order.id);
-        metrics.count_of(Metric::PaymentsSettled, method.as_str());
-        metrics.flush(&app.metrics);
-    }
+/// Counts a payment that this request settled although it asked for something else.
+pub(crate) fn count_settled(app: &App, order: &OrderId, method: Method, now: Timestamp) {
+    let mut metrics = Metrics::at(now);
+    metrics.note("order_id", order);
+    metrics.count_of(Metric::PaymentsSettled, method.as_str());
+    metrics.flush(&app.metrics);
 }
 
-/// What to say of an order that is not there: perhaps it is accepted, and will be in a moment.
-pub(crate) async fn not_there(app: &App, buyer: &BuyerKey, id: OrderId, now: Timestamp) -> Result<Problem, Problem> {
+/// The answer for an order that does not exist: it may be accepted, and exist in a moment.
+pub(crate) async fn unknown_or_queued(
+    app: &App,
+    buyer: &BuyerKey,
+    id: OrderId,
+    now: Timestamp,
+) -> Result<Problem, Problem> {
     Ok(match orders::order(&app.store, &app.sales, buyer, &id, now).await? {
         Some(_) => try_again(id),
         None => Problem::unknown_order(),
     })
 }
 
-/// Where providers and browsers reach this system: as it is told, else under the name that this request came by.
+/// The URL at which providers and browsers reach this system: the configured one, else the domain of this request.
 fn public_url(app: &App, request: &Request) -> Result<String, Problem> {
     if let Some(url) = &app.public_url {
         return Ok(url.trim_end_matches('/').to_owned());
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_points_are_told_in_total() {
+    fn frozen_points_are_summed() {
         let order =
             |random| OrderId::new(Timestamp::UNIX_EPOCH, &OrderId::parse(&NUMBER[..31]).unwrap().buyer(), random);
         let account = Account { balance: 100, frozen: [(order(1), 20), (order(2), 3)].into() };

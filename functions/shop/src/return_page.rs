@@ -1,7 +1,8 @@
 //! `GET /payments/{provider}/return`: the buyer's browser comes back from the provider.
 //!
-//! It shows how the order stands in the database, and settles nothing: what a browser brings is not the provider's word. Alipay signs
-//! what it adds to the address, and that is verified; the others' addresses carry the payment's number, which nobody can guess.
+//! It shows the order as it is in the database and settles nothing: what a browser sends does not come from the
+//! provider. Alipay signs what it adds to the URL, and the signature is verified. The other providers' URLs carry
+//! the payment's number, which cannot be guessed.
 
 use domain::ids::PaymentNumber;
 use domain::order::Order;
@@ -26,19 +27,19 @@ pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result
     };
     let Some(number) = number else { return Ok(page::nothing(StatusCode::BAD_REQUEST, language)) };
     let order = app.store.order(number.order()).await?;
-    Ok(match order.filter(|order| is_its(order, &number, kind)) {
+    Ok(match order.filter(|order| has_payment(order, &number, kind)) {
         Some(order) => page::order(&order, left(kind, request), language, now),
         None => page::nothing(StatusCode::NOT_FOUND, language),
     })
 }
 
-/// Whether the payment is one of the order's, at this provider.
-fn is_its(order: &Order, number: &PaymentNumber, kind: Kind) -> bool {
+/// Whether the payment belongs to the order, at this provider.
+fn has_payment(order: &Order, number: &PaymentNumber, kind: Kind) -> bool {
     let attempt = order.attempts.get(usize::from(number.attempt()));
     attempt.is_some_and(|attempt| attempt.method == kind.method())
 }
 
-/// The payment that a signed address is about.
+/// The payment that a signed URL names.
 async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Option<PaymentNumber>, Problem> {
     let query = request.uri().query().unwrap_or_default();
     if query.is_empty() || query.len() > MAX_NOTICE {
@@ -53,7 +54,8 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
         Ok(Subject::FlashSale(number)) => Ok(Some(number)),
         Ok(Subject::Ordinary(_)) => Ok(None),
         Err(error) => {
-            tracing::info!(provider = %kind, %error, trace = request::trace(request), "a return page that is not signed");
+            let trace = request::trace(request);
+            tracing::info!(provider = %kind, %error, trace, "a return page without a valid signature");
             Ok(None)
         }
     }
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_stripes_session_tells_who_has_paid_from_who_went_back() {
+    fn stripes_session_tells_a_payment_from_a_return() {
         assert_eq!(left(Kind::Stripe, &returned("payment=1&session_id=cs_1")), Left::PerhapsPaid);
         assert_eq!(left(Kind::Stripe, &returned("payment=1")), Left::Unpaid);
         assert_eq!(left(Kind::WechatV3, &returned("payment=1")), Left::PerhapsPaid);
@@ -114,8 +116,8 @@ mod tests {
         let attempts = vec![Attempt { method: Method::Stripe, amount: 1, points: 0 }];
         let order = Order { attempts, ..crate::view::tests::order(Status::Paid) };
         let number = |attempt| PaymentNumber::new(order.id.clone(), attempt).unwrap();
-        assert!(is_its(&order, &number(0), Kind::Stripe));
-        assert!(!is_its(&order, &number(0), Kind::WechatV3));
-        assert!(!is_its(&order, &number(1), Kind::Stripe));
+        assert!(has_payment(&order, &number(0), Kind::Stripe));
+        assert!(!has_payment(&order, &number(0), Kind::WechatV3));
+        assert!(!has_payment(&order, &number(1), Kind::Stripe));
     }
 }

@@ -1,5 +1,6 @@
-//! `POST /ws-ticket`: a ticket with which a browser opens its WebSocket, `/ws?token=TICKET`. A browser can send no header with a WebSocket,
-//! and a token in a URL would stand in logs; a ticket there is used up before anybody reads it.
+//! `POST /ws-ticket`: a ticket with which a browser opens its WebSocket, `/ws?token=TICKET`. A browser cannot
+//! send a header with a WebSocket, and a token in a URL would appear in logs. A ticket in a log is worthless: it
+//! is already used.
 
 use domain::Timestamp;
 use domain::ids::BuyerKey;

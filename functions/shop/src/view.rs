@@ -1,4 +1,4 @@
-//! Sales and orders as buyers get them. A field that has no value is null, never left out.
+//! Sales and orders as buyers see them. A field without a value is null, never left out.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,16 @@ use domain::availability::Availability;
 use domain::ids::ItemId;
 use domain::sale::{Item, Phase, SaleWithItems};
 use edge::order::OrderJson;
-use flows::availability::Look;
+use flows::view::availability::ItemAvailability;
 use serde::Serialize;
 
-/// Sales, and the server's time for a page to count down by.
+/// Sales, and the server's time, by which a page counts down.
 #[derive(Debug, Serialize)]
 pub(crate) struct SalesJson {
     pub(crate) now: Timestamp,
     pub(crate) sales: Vec<SaleJson>,
 }
 
-/// A sale.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SaleJson {
@@ -29,7 +28,6 @@ pub(crate) struct SaleJson {
     items: Vec<ItemJson>,
 }
 
-/// An item of it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ItemJson {
@@ -45,9 +43,9 @@ struct ItemJson {
 }
 
 impl SaleJson {
-    pub(crate) fn of(found: &SaleWithItems, looks: &BTreeMap<ItemId, Look>, now: Timestamp) -> Self {
+    pub(crate) fn of(found: &SaleWithItems, availability: &BTreeMap<ItemId, ItemAvailability>, now: Timestamp) -> Self {
         let SaleWithItems { sale, items } = found;
-        let look = |item: &Item| looks.get(&item.id).copied().unwrap_or(Look::NOTHING);
+        let shown = |item: &Item| availability.get(&item.id).copied().unwrap_or(ItemAvailability::NONE);
         let item = |item: &Item| ItemJson {
             item_id: item.id.to_string(),
             name: item.name.clone(),
@@ -56,8 +54,8 @@ impl SaleJson {
             currency: item.currency.to_string(),
             limit_per_buyer: item.limit_per_buyer,
             points_price: item.points_price,
-            availability: look(item).availability,
-            availability_version: look(item).version,
+            availability: shown(item).availability,
+            availability_version: shown(item).version,
         };
         Self {
             sale_id: sale.id.to_string(),
@@ -70,7 +68,6 @@ impl SaleJson {
     }
 }
 
-/// A buyer's orders.
 #[derive(Debug, Serialize)]
 pub(crate) struct OrdersJson<'a> {
     pub(crate) orders: Vec<OrderJson<'a>>,
@@ -140,9 +137,10 @@ pub(crate) mod tests {
             changed_at: at("2026-11-10T12:00:00Z"),
         };
         let items = ["phone", "watch"].map(item).map(|item| (item.id.clone(), item)).into();
-        let looks = [("phone".parse().unwrap(), Look { availability: Availability::Low, version: 9 })].into();
+        let availability =
+            [("phone".parse().unwrap(), ItemAvailability { availability: Availability::Low, version: 9 })].into();
         let now = at("2026-11-10T23:59:59Z");
-        let sales = vec![SaleJson::of(&SaleWithItems { sale, items }, &looks, now)];
+        let sales = vec![SaleJson::of(&SaleWithItems { sale, items }, &availability, now)];
         let shown = |id: &str, availability: &str, version: u64| {
             json!({
                 "itemId": id, "name": id.to_uppercase(), "price": 69_900, "originalPrice": 99_900, "currency": "CNY",

@@ -1,70 +1,33 @@
-//! A payment deadline has come: the order is closed, unless it was paid. An open payment is closed at its provider first; one that turns
-//! out to have been made pays for the order.
+//! A payment deadline has come: the order is closed, unless it is paid. An open payment is closed at its provider
+//! first; if it turns out to be made, it pays for the order.
 //!
-//! Scheduler invokes with the input that order-consumer gave the schedule. An error is an invocation that failed: Lambda
-//! tries it again, and then keeps it among the dead letters for a person.
-
-use std::sync::Arc;
+//! Scheduler invokes the function with the input that order-consumer gave the schedule. After an error Lambda
+//! retries the invocation, and then moves it to the dead letters.
 
 use domain::Timestamp;
 use domain::ids::OrderId;
 use domain::message::{DeadlineInput, VERSION};
 use domain::order::{Order, Reason};
-use flows::close::{Cause, CloseOutcome, close};
-use flows::{FlowError, just_now};
+use flows::FlowError;
+use flows::pay::close::{Cause, CloseOutcome, close};
 use lambda_runtime::Diagnostic;
-use providers::Providers;
 use serde::Serialize;
 use serde_json::Value;
-use store::Store;
-use telemetry::{Metric, Metrics, Sink};
+use telemetry::{Metric, Metrics};
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub use runtime::App;
 
-/// What a running function needs.
-pub struct App {
-    /// The store.
-    pub store: Store,
-    /// The payment providers.
-    pub providers: Providers,
-    /// What time it is.
-    pub clock: Clock,
-    /// Where metrics go.
-    pub metrics: Sink,
-}
-
-impl App {
-    /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, providers: Providers, clock: Clock) -> Self {
-        Self { store, providers, clock, metrics: Sink::stdout() }
-    }
-}
-
-/// Why a deadline is to be looked at again.
+/// Why a deadline has to be checked again.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The input is not a deadline's.
     #[error("not a deadline's input: {0}")]
     Unreadable(String),
-    /// Fired too early.
+    /// The schedule fired too early.
     #[error("the deadline of order {order} is {pay_by}, and it is only {now}: try again after it")]
-    NotDue {
-        /// The order.
-        order: OrderId,
-        /// Its deadline.
-        pay_by: Timestamp,
-        /// The time here.
-        now: Timestamp,
-    },
-    /// The database or the payment provider gave no clear answer: nothing is given away until it does.
+    NotDue { order: OrderId, pay_by: Timestamp, now: Timestamp },
+    /// The database or the payment provider gave no clear answer. Nothing is given away until one does.
     #[error("order {order} was not closed: {error}")]
-    Unavailable {
-        /// The order.
-        order: OrderId,
-        /// What happened.
-        error: FlowError,
-    },
+    Unavailable { order: OrderId, error: FlowError },
 }
 
 /// As Lambda reports it.
@@ -79,23 +42,22 @@ impl From<Failure> for Diagnostic {
     }
 }
 
-/// What became of the order, for whoever reads the invocation's answer.
+/// The invocation's answer: the order after the check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Looked {
-    /// The order.
+pub struct Checked {
     pub order_id: OrderId,
-    /// Its status now; `None`: there is no such order.
+    /// `None`: there is no such order.
     pub status: Option<&'static str>,
 }
 
-/// Looks at an order at its deadline.
-pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
+/// Checks an order at its deadline.
+pub async fn handle(app: &App, input: Value) -> Result<Checked, Failure> {
     let DeadlineInput { order_id, trace, .. } = read(input)?;
     let trace = trace.as_deref();
     let now = (app.clock)();
-    let closing = close(&app.store, &app.providers, &order_id, Cause::Deadline, now).await;
-    let looked = |order: &Order| Looked { order_id: order.id.clone(), status: Some(order.status.as_str()) };
+    let closing = close(app.context(now), &order_id, Cause::Deadline).await;
+    let checked = |order: &Order| Checked { order_id: order.id.clone(), status: Some(order.status.as_str()) };
     match closing {
         Ok(CloseOutcome::Closed(order)) => {
             let mut metrics = Metrics::at(now);
@@ -104,32 +66,33 @@ pub async fn handle(app: &App, input: Value) -> Result<Looked, Failure> {
             metrics.count_of(Metric::OrdersClosed, Reason::TimedOut.as_str());
             metrics.flush(&app.metrics);
             tracing::info!(%order_id, sale_id = %order.sale, item_id = %order.item, trace, "an order timed out");
-            Ok(looked(&order))
+            Ok(checked(&order))
         }
-        Ok(CloseOutcome::Before(order) | CloseOutcome::Refused(order)) => {
+        Ok(CloseOutcome::AlreadyClosed(order) | CloseOutcome::Refused(order)) => {
             tracing::info!(%order_id, status = order.status.as_str(), trace, "an order needed no closing");
-            Ok(looked(&order))
+            Ok(checked(&order))
         }
-        Ok(CloseOutcome::Paid(order)) => {
+        Ok(CloseOutcome::Paid { order, newly }) => {
             tracing::info!(%order_id, trace, "an order had been paid when its deadline came");
-            if let Some(method) = just_now::settled(&order, now) {
+            if let Some(with) = order.paid.as_ref().filter(|_| newly) {
                 let mut metrics = Metrics::at(now);
                 metrics.note("order_id", &order_id);
-                metrics.count_of(Metric::PaymentsSettled, method.as_str());
+                metrics.count_of(Metric::PaymentsSettled, with.method.as_str());
                 metrics.flush(&app.metrics);
             }
-            Ok(looked(&order))
+            Ok(checked(&order))
         }
-        // Reconcile looks at it every minute from now on.
+        // From now on reconcile checks it every minute.
         Ok(CloseOutcome::NotBefore(order, moment)) => {
             tracing::info!(%order_id, %moment, trace, "the provider does not close the payment yet");
-            Ok(looked(&order))
+            Ok(checked(&order))
         }
         Ok(CloseOutcome::NotDue(order)) => Err(Failure::NotDue { order: order_id, pay_by: order.pay_by, now }),
-        // A deadline is made after its order, and orders are never removed: somebody else's hand was at work.
+        // A deadline is scheduled after its order was placed, and orders are never deleted: someone changed the
+        // table by hand.
         Ok(CloseOutcome::Unknown) => {
             tracing::warn!(%order_id, trace, "a deadline of an order that is not there: nothing to close");
-            Ok(Looked { order_id, status: None })
+            Ok(Checked { order_id, status: None })
         }
         Err(error) => Err(Failure::Unavailable { order: order_id, error }),
     }

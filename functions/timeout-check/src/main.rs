@@ -1,19 +1,10 @@
 //! `timeout-check` as a Lambda function: settings, clients, run.
 
-use std::sync::Arc;
-
 use lambda_runtime::{Error, LambdaEvent, service_fn};
-use providers::Providers;
-use store::{Names, Store, sdk_config};
-use timeout_check::{App, handle};
+use timeout_check::handle;
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::disallowed_methods, reason = "the function's clock is the machine's")]
 async fn main() -> Result<(), Error> {
-    telemetry::init();
-    let names = Names::from_env(|name| std::env::var(name).ok()).map_err(|missing| missing.to_string())?;
-    let config = sdk_config().await;
-    let providers = Providers::from_env(&config, |name| std::env::var(name).ok());
-    let app = &App::new(Store::new(&config, names), providers, Arc::new(jiff::Timestamp::now));
+    let app = &runtime::start().await?.app();
     lambda_runtime::run(service_fn(move |event: LambdaEvent<_>| handle(app, event.payload))).await
 }

@@ -196,7 +196,7 @@ impl Sim {
     async fn shown_version(&self) -> u64 {
         let pages = pages(self.observer.item(&self.offer).await.layout.buckets());
         let numbers: Vec<PageNo> = (0..pages).collect();
-        let pages = self.observer.store.pages_as_they_are(&self.offer, &numbers).await.unwrap();
+        let pages = self.observer.store.pages_consistently(&self.offer, &numbers).await.unwrap();
         pages.iter().map(|(_, page)| page.version).sum()
     }
 }

@@ -331,7 +331,7 @@ async fn set_up(observer: &World, conditions: &Conditions) -> Offer {
     form.payment_window_s = 60;
     form.ends_at = form.starts_at.saturating_add(jiff::SignedDuration::from_hours(24)).unwrap();
     form.items[0].points_price = Some(100);
-    flows::set_up::create(&observer.store, offer.sale.clone(), form, observer.now()).await.unwrap();
+    flows::sale::set_up::create(&observer.store, offer.sale.clone(), form, observer.now()).await.unwrap();
     observer.preheat(&offer).await;
     for (more, quantity) in conditions.stocks.iter().enumerate().skip(1) {
         observer.restock(&offer, *quantity, Some(&format!("more-{more}"))).await;

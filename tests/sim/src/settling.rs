@@ -142,7 +142,7 @@ impl Sim {
     /// Buyers with an unfinished attempt can buy while units are free; then new buyers can buy all remaining units.
     async fn check_everything_can_be_sold(&self, records: &Records) -> Result<(), String> {
         let (store, now) = (&self.observer.store, self.observer.now());
-        flows::set_up::change(store, &self.offer.sale, SaleChange::Resume, now).await.unwrap();
+        flows::sale::set_up::change(store, &self.offer.sale, SaleChange::Resume, now).await.unwrap();
         let seckill = self.observer.environment();
         for buyer in (0..self.conditions.buyers).map(name) {
             let asked = self.observer.asks(&self.offer, &buyer, 1, None);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use domain::ids::Offer;
 use domain::payment::Method;
 use figures::float;
-use flows::bucket_picker::FRESH_FOR_MS;
-use flows::purchase::Refusal;
+use flows::buy::bucket_picker::FRESH_FOR_MS;
+use flows::buy::purchase::Refusal;
 use serde::Serialize;
 use testkit::world::{START_MS, World, form};
 
@@ -224,7 +224,7 @@ fn add_and_check(
 async fn sized(section: &mut Section, wrong: &mut Vec<String>, units: u32) -> Result<(), Problem> {
     let offer = Offer { sale: "sale".parse()?, item: "phone".parse()? };
     let world = World::new().await;
-    flows::set_up::create(&world.store, offer.sale.clone(), form(units, 1), world.now()).await?;
+    flows::sale::set_up::create(&world.store, offer.sale.clone(), form(units, 1), world.now()).await?;
     let began = Instant::now();
     world.preheat(&offer).await;
     let took = began.elapsed();

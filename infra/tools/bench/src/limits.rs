@@ -6,7 +6,7 @@ use domain::Timestamp;
 use domain::ids::{Buyer, BuyerKey, Offer};
 use domain::sale::{Sale, SaleState};
 use figures::float;
-use flows::limits::{BUYERS, Limits};
+use flows::buy::limits::{BUYERS, Limits};
 
 use crate::Problem;
 use crate::report::Section;

@@ -151,7 +151,8 @@ fn warmth(sale: &Sale, costs: &Costs, generous: Capacity, say: &impl Fn(&str)) -
 
 /// Read units per second that one running function uses for its page.
 pub(crate) fn refreshes(costs: &Costs) -> f64 {
-    costs.refresh.read_units * 1_000.0 / figures::float(u64::try_from(flows::bucket_picker::FRESH_FOR_MS).unwrap_or(1))
+    costs.refresh.read_units * 1_000.0
+        / figures::float(u64::try_from(flows::buy::bucket_picker::FRESH_FOR_MS).unwrap_or(1))
 }
 
 /// Rounds up to the next hundred.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use domain::bucket::Segment;
 use figures::Latency;
-use flows::purchase::{BUCKETS_TRIED, LOOK_AFTER};
+use flows::buy::purchase::{BUCKETS_TRIED, READ_BUCKETS_AFTER};
 use testkit::rng::Rng;
 
 use crate::design::{Design, Writes};
@@ -298,7 +298,7 @@ impl<'a> Simulation<'a> {
         // The bucket is empty. The function writes the next one into the claim first, and after some attempts it reads
         // many buckets at once.
         let roll = self.rng.next_u64();
-        let next = if tried < LOOK_AFTER { Some(self.units.guess(roll)) } else { self.units.look(roll) };
+        let next = if tried < READ_BUCKETS_AFTER { Some(self.units.guess(roll)) } else { self.units.look(roll) };
         self.outcome.writes += self.writes.claim;
         match next {
             _ if self.design == Design::Counter => self.refuse(request, step, 0.0),

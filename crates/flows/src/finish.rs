@@ -1,0 +1,46 @@
+//! The steps that follow once an order is closed, paid or refunded.
+//!
+//! The order's row is the decision; these steps carry it out. Every flow that makes or finds such a decision
+//! calls them, and so does reconcile, as often as needed: each step checks its own condition and changes nothing
+//! the second time. They call no flow.
+//!
+//! The holder in the bucket always goes last. It is what leads reconcile to an order whose steps were interrupted.
+
+use domain::Timestamp;
+use domain::order::Order;
+use domain::payment::{PayEntry, RefundEntry};
+use store::{OrderChange, Store, StoreError};
+
+/// An order is closed or failed: its buyer may buy again, and its units are on sale again.
+pub async fn closed(store: &Store, order: &Order) -> Result<(), StoreError> {
+    let offer = order.offer();
+    store.drop_claim(&offer, &order.id).await?;
+    store.release(&offer, order.bucket, &order.id, order.quantity).await?;
+    Ok(())
+}
+
+/// An order is paid: the payment is in the pay log, and the units are sold.
+pub async fn paid(store: &Store, order: &Order, now: Timestamp) -> Result<(), StoreError> {
+    if let Some(with) = &order.paid {
+        let at = order.paid_at.unwrap_or(now);
+        store.log_payment(&PayEntry::new(order, with, at), false).await?;
+    }
+    store.confirm(&order.offer(), order.bucket, &order.id, order.quantity).await?;
+    Ok(())
+}
+
+/// The money of a paid order is back: the order is REFUNDED and gets its points back, its buyer may buy again,
+/// and its units are on sale again.
+pub async fn refunded(store: &Store, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
+    let order = match store.finish_refund(&entry.order, entry.with.points, now).await? {
+        OrderChange::Made(order) | OrderChange::Refused(Some(order)) => order,
+        OrderChange::Refused(None) => return Ok(()),
+    };
+    let offer = order.offer();
+    store.drop_refunded_claim(&offer, &order.id).await?;
+    // The steps of the payment may be incomplete: they are done first. A delayed confirm then finds nothing to
+    // do. Reconcile could not find it later, because the holder that leads to it is gone by then.
+    paid(store, &order, now).await?;
+    store.take_back(&offer, order.bucket, &order.id, order.quantity).await?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Each holder that is old enough leads to its order and its claim, which say what is missing.
+
+use std::collections::BTreeSet;
+
+use domain::bucket::{Bucket, BucketNo};
+use domain::ids::{Buyer, Offer, OrderId};
+use domain::message::{OrderMessage, VERSION};
+use domain::order::{Order, Reason};
+use domain::repair::{HolderVerdict, is_due, verdict};
+use futures::stream::{self, StreamExt};
+use store::StoreError;
+
+use super::{Report, Run};
+use crate::buy::place_order;
+use crate::pay::close::{self, Cause, CloseOutcome};
+use crate::{Context, FlowError, finish};
+
+/// Holders that are repaired at the same time.
+const CONCURRENCY: usize = 8;
+
+/// A holder that is old enough to be examined.
+struct Holder {
+    bucket: BucketNo,
+    order: OrderId,
+    quantity: u32,
+}
+
+/// Repairs what the holders of these buckets lead to.
+pub(super) async fn repair(
+    run: &Run<'_>,
+    offer: &Offer,
+    read: &[(BucketNo, Bucket)],
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    let Context { store, now, .. } = run.context;
+    let due: Vec<Holder> = read
+        .iter()
+        .flat_map(|(number, bucket)| bucket.holders.iter().map(move |(order, quantity)| (*number, order, *quantity)))
+        .filter(|(_, order, _)| is_due(order, now))
+        .map(|(bucket, order, quantity)| Holder { bucket, order: order.clone(), quantity })
+        .collect();
+    report.holders += u64::try_from(due.len()).unwrap_or(u64::MAX);
+    let orders = store.orders(due.iter().map(|holder| &holder.order).collect::<BTreeSet<_>>()).await?;
+    let done: Vec<(OrderId, Result<HolderVerdict, FlowError>)> = stream::iter(due)
+        .map(|holder| {
+            let order = orders.get(&holder.order);
+            async move { (holder.order.clone(), repair_holder(run, offer, &holder, order).await) }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .collect()
+        .await;
+    for (order, result) in done {
+        match result {
+            Ok(HolderVerdict::Leave) => {}
+            Ok(verdict) => {
+                let trace = orders.get(&order).and_then(|order| order.trace.as_deref());
+                tracing::info!(order_id = %order, trace, ?verdict, "reconciled");
+                report.count(verdict);
+            }
+            Err(error) => report.errors.push(format!("order {order}: {error}")),
+        }
+    }
+    Ok(())
+}
+
+async fn repair_holder(
+    run: &Run<'_>,
+    offer: &Offer,
+    holder: &Holder,
+    order: Option<&Order>,
+) -> Result<HolderVerdict, FlowError> {
+    let Context { store, now, .. } = run.context;
+    let Holder { bucket, order: id, quantity } = holder;
+    // Most holders belong to orders that wait for their payment: the order alone decides, and the claim is not read.
+    let (claims, buyer) = match order {
+        Some(_) => Default::default(),
+        None => store.claims(&id.buyer(), &offer.sale).await?,
+    };
+    let claim = claims.claims.get(&offer.item);
+    let verdict = verdict(id, *bucket, order, claim, now);
+    // If nothing names the buyer, the failed order is recorded under the buyer's key. It must be recorded in any
+    // case, because the record is what makes it safe to return the units.
+    let named = buyer.or_else(|| order.map(|order| order.buyer_name.clone()));
+    let buyer = match named {
+        Some(buyer) => buyer,
+        None => Buyer::parse(id.buyer().as_str())
+            .map_err(|error| StoreError::Permanent { operation: "reconcile", detail: error.to_string() })?,
+    };
+    let message = || OrderMessage {
+        version: VERSION,
+        order_id: id.clone(),
+        buyer: buyer.clone(),
+        sale_id: offer.sale.clone(),
+        item_id: offer.item.clone(),
+        quantity: *quantity,
+        bucket: *bucket,
+        trace: None,
+    };
+    match verdict {
+        HolderVerdict::Leave => {}
+        HolderVerdict::SendAgain => store.send_order(&message()).await?,
+        HolderVerdict::Close => return close_overdue(run, id, order).await,
+        HolderVerdict::FinishClose => {
+            if let Some(order) = order {
+                finish::closed(store, order).await?;
+            }
+        }
+        HolderVerdict::Confirm => {
+            if let Some(order) = order {
+                finish::paid(store, order, now).await?;
+            }
+        }
+        HolderVerdict::Fail => {
+            place_order::fail(store, &message(), Reason::ClaimLost, now).await?;
+        }
+        HolderVerdict::Release => {
+            store.release(offer, *bucket, id, *quantity).await?;
+        }
+    }
+    Ok(verdict)
+}
+
+/// Closes an order whose deadline has passed. Returns what was done instead, if the order could not be closed.
+async fn close_overdue(run: &Run<'_>, id: &OrderId, order: Option<&Order>) -> Result<HolderVerdict, FlowError> {
+    if !run.outages.should_ask(order) {
+        return Ok(HolderVerdict::Leave);
+    }
+    let outcome = close::close(run.context, id, Cause::Deadline).await;
+    Ok(match outcome.inspect_err(|error| run.outages.record(error))? {
+        CloseOutcome::Closed(_) => HolderVerdict::Close,
+        // Its provider reports a payment, and the order is settled by it.
+        CloseOutcome::Paid { .. } => HolderVerdict::Confirm,
+        // Another request was first, or the provider does not close the payment yet: the next run looks again.
+        CloseOutcome::AlreadyClosed(_)
+        | CloseOutcome::NotDue(_)
+        | CloseOutcome::NotBefore(..)
+        | CloseOutcome::Refused(_)
+        | CloseOutcome::Unknown => HolderVerdict::Leave,
+    })
+}

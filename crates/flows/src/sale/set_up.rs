@@ -1,0 +1,146 @@
+//! An operator sets up a sale and changes it.
+//!
+//! A new sale, and an edited draft, are written in one transaction. Of a preheated sale, the sale's row is
+//! written first; its version decides between two operators, and the one who is refused has changed nothing. Then
+//! its items get their names. Stopped in between, some items keep their previous names; saving the same form
+//! again finishes the change.
+
+use domain::Timestamp;
+use domain::ids::{ItemId, Offer, SaleId};
+use domain::sale::{FieldError, Item, Sale, SaleChange, SaleState, SaleWithItems, check, same_goods};
+use store::{SaleWrite, Store, StoreError};
+
+use crate::CAS_ATTEMPTS;
+
+/// Why a sale was not set up or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SetUpError {
+    #[error("there is no such sale")]
+    UnknownSale,
+    #[error("there is no such item in this sale")]
+    UnknownItem,
+    /// These fields must be corrected.
+    #[error("the sale is not valid")]
+    Invalid(Vec<FieldError>),
+    /// Not possible in the sale's state. The text says what to do instead.
+    #[error("{0}")]
+    WrongState(&'static str),
+    #[error("this Idempotency-Key was used for another restock")]
+    Mismatch,
+    /// Another operator changed the sale at the same moment, repeatedly.
+    #[error("the sale was changed by another operator at the same moment: try again")]
+    Changed,
+    #[error(transparent)]
+    Unavailable(#[from] StoreError),
+}
+
+/// What an operator fills in.
+#[derive(Clone, Debug)]
+pub struct SaleForm {
+    pub name: String,
+    pub starts_at: Timestamp,
+    pub ends_at: Timestamp,
+    pub payment_window_s: u32,
+    /// How long a buyer waits between two presses.
+    pub buyer_cooldown_ms: u32,
+    /// Presses per second and item that each running function lets through.
+    pub item_rate_per_second: Option<u32>,
+    /// Items; their layouts are ignored.
+    pub items: Vec<Item>,
+}
+
+/// Creates a sale.
+pub async fn create(store: &Store, id: SaleId, form: SaleForm, now: Timestamp) -> Result<SaleWithItems, SetUpError> {
+    let (sale, items) = filled_in(id, form, SaleState::Draft, 1, now)?;
+    match store.put_sale(&sale, &items, &[]).await? {
+        SaleWrite::Done => Ok(with_items(sale, items)),
+        SaleWrite::Changed => Err(SetUpError::Changed),
+    }
+}
+
+/// Edits a sale. Everything of a draft can be changed; once it is preheated, only names, times and limits.
+pub async fn edit(store: &Store, id: &SaleId, form: SaleForm, now: Timestamp) -> Result<SaleWithItems, SetUpError> {
+    let before = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+    let (sale, items) = filled_in(id.clone(), form, before.sale.state, before.sale.version + 1, now)?;
+    let written = match before.sale.state {
+        SaleState::Draft => {
+            let removed: Vec<ItemId> =
+                before.items.keys().filter(|id| !items.iter().any(|item| item.id == **id)).cloned().collect();
+            store.put_sale(&sale, &items, &removed).await?
+        }
+        SaleState::Ready | SaleState::Paused => {
+            if !same_goods(&before.items, &items) {
+                let why = "items of a preheated sale stay as they are, but for their names: \
+                           restock to add units, or close it and create another";
+                return Err(SetUpError::WrongState(why));
+            }
+            let written = store.put_sale_row(&sale, true).await?;
+            if written == SaleWrite::Done {
+                for item in &items {
+                    store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
+                }
+            }
+            written
+        }
+        SaleState::Closed => return Err(SetUpError::WrongState("a closed sale cannot be edited: create a new one")),
+    };
+    match written {
+        SaleWrite::Done => store.sale(id).await?.ok_or(SetUpError::UnknownSale),
+        SaleWrite::Changed => Err(SetUpError::Changed),
+    }
+}
+
+/// Pauses, resumes or closes a sale. A sale that is in that state already stays as it is.
+pub async fn change(
+    store: &Store,
+    id: &SaleId,
+    change: SaleChange,
+    now: Timestamp,
+) -> Result<SaleWithItems, SetUpError> {
+    for _ in 0..CAS_ATTEMPTS {
+        let found = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+        let state = found.sale.state.after(change).ok_or(SetUpError::WrongState(match found.sale.state {
+            SaleState::Draft => "the sale is a draft: preheat it first",
+            SaleState::Ready | SaleState::Paused | SaleState::Closed => {
+                "the sale is closed and stays closed: create a new one"
+            }
+        }))?;
+        if state == found.sale.state {
+            return Ok(found);
+        }
+        // A draft has nothing to repair; any other sale is watched until reconcile finds it settled.
+        let watch = found.sale.state != SaleState::Draft;
+        let sale = Sale { state, version: found.sale.version + 1, changed_at: now, ..found.sale };
+        if store.put_sale_row(&sale, watch).await? == SaleWrite::Done {
+            return Ok(SaleWithItems { sale, items: found.items });
+        }
+    }
+    Err(SetUpError::Changed)
+}
+
+fn filled_in(
+    id: SaleId,
+    form: SaleForm,
+    state: SaleState,
+    version: u64,
+    now: Timestamp,
+) -> Result<(Sale, Vec<Item>), SetUpError> {
+    let sale = Sale {
+        id,
+        name: form.name,
+        starts_at: form.starts_at,
+        ends_at: form.ends_at,
+        payment_window_s: form.payment_window_s,
+        state,
+        buyer_cooldown_ms: form.buyer_cooldown_ms,
+        item_rate_per_second: form.item_rate_per_second,
+        version,
+        changed_at: now,
+    };
+    let errors = check(&sale, &form.items);
+    if errors.is_empty() { Ok((sale, form.items)) } else { Err(SetUpError::Invalid(errors)) }
+}
+
+fn with_items(sale: Sale, items: Vec<Item>) -> SaleWithItems {
+    SaleWithItems { sale, items: items.into_iter().map(|item| (item.id.clone(), item)).collect() }
+}

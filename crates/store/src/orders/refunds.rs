@@ -1,0 +1,72 @@
+//! Refunds of an order, and money that goes back because its order does not need it.
+//!
+//! The order and the entry of the refund log change in one transaction: a refund that is decided is always found again.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use domain::Timestamp;
+use domain::ids::OrderId;
+use domain::order::{Order, Status};
+use domain::payment::{PaidWith, RefundCause, RefundEntry};
+
+use crate::orders::OrderChange;
+use crate::rows::{Transacted, n, put_part, s, transact};
+use crate::{Store, StoreError};
+
+impl Store {
+    /// Decides that a transaction's money goes back: from now on it can never pay for its order, and its refund
+    /// is in the log, marked open. Returns false if the order is paid with it, or if this was decided before.
+    pub async fn return_money(&self, order: &Order, with: &PaidWith, now: Timestamp) -> Result<bool, StoreError> {
+        const OPERATION: &str = "send money back";
+        let change = self
+            .order_row(&order.id)
+            .only_if("attribute_exists(buyer) AND NOT contains(returned, :transaction)")
+            .only_if("attribute_not_exists(paid) OR paid.#transaction <> :transaction")
+            .update("ADD returned :transactions")
+            .name("#transaction", "transaction")
+            .value(":transaction", s(&with.transaction))
+            .value(":transactions", AttributeValue::Ss(vec![with.transaction.clone()]));
+        let entry = RefundEntry::new(order, with, RefundCause::NotNeeded, now);
+        let parts = vec![
+            change.part(OPERATION)?,
+            put_part(OPERATION, &self.names.ledger, self.refund_row(OPERATION, &entry)?, "entry")?,
+            self.pay_log_done(&order.id, with).part(OPERATION)?,
+        ];
+        Ok(matches!(transact(OPERATION, &self.dynamodb, parts).await?, Transacted::Done))
+    }
+
+    /// Starts the refund of a paid order: its status and the entry of the refund log change in one transaction.
+    /// Returns false if the order is not paid with that transaction.
+    pub async fn start_refund(&self, order: &Order, with: &PaidWith, now: Timestamp) -> Result<bool, StoreError> {
+        const OPERATION: &str = "start a refund";
+        let change = self
+            .order_row(&order.id)
+            .only_if("#status = :paid AND paid.#transaction = :transaction")
+            .update("SET #status = :refunding")
+            .name("#status", "status")
+            .name("#transaction", "transaction")
+            .value(":paid", s(Status::Paid.as_str()))
+            .value(":refunding", s(Status::Refunding.as_str()))
+            .value(":transaction", s(&with.transaction));
+        let entry = RefundEntry::new(order, with, RefundCause::Order, now);
+        let parts = vec![
+            change.part(OPERATION)?,
+            put_part(OPERATION, &self.names.ledger, self.refund_row(OPERATION, &entry)?, "entry")?,
+        ];
+        Ok(matches!(transact(OPERATION, &self.dynamodb, parts).await?, Transacted::Done))
+    }
+
+    /// Finishes the refund of an order whose money is back. Its points go back with it.
+    pub async fn finish_refund(&self, order: &OrderId, points: i64, now: Timestamp) -> Result<OrderChange, StoreError> {
+        const OPERATION: &str = "finish a refund";
+        let change = self
+            .order_row(order)
+            .only_if("#status = :refunding")
+            .update("SET #status = :refunded, refundedAt = :now")
+            .name("#status", "status")
+            .value(":refunding", s(Status::Refunding.as_str()))
+            .value(":refunded", s(Status::Refunded.as_str()))
+            .value(":now", n(now.as_millisecond()));
+        let credit = (points > 0).then(|| self.credit(&order.buyer(), points));
+        self.with_points(OPERATION, change, credit, order).await
+    }
+}
