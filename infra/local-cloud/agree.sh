@@ -5,16 +5,24 @@
 set -eu
 
 PORT="${PORT:-18911}"
-# case | why
+# A case that differs, and in the next line why.
 DIFFERENCES='
-cases::scheduler::a_name_is_at_most_64_plain_characters | the API reference gives 1 to 64 of ^[0-9a-zA-Z-_.]+$; ministack takes any name
-cases::scheduler::a_time_in_the_past_is_refused | users of AWS report a refusal at create (pulumi-defang, selfdestruct_aws.go); ministack takes it
-cases::scheduler::the_same_request_with_the_same_token_is_answered_again | the API reference says ClientToken makes the request idempotent; ministack ignores it
-cases::scheduler::what_is_no_expression_is_refused | AWS answers ValidationException, Invalid Schedule Expression; ministack takes any text
-cases::sqs::a_late_delete_with_an_old_receipt_succeeds_and_deletes_nothing | the API reference: "the request succeeds, but the message will not be deleted"; ministack answers ReceiptHandleIsInvalid
-cases::sqs::deleting_a_message_again_is_no_error | as with an old receipt; ministack answers ReceiptHandleIsInvalid
-cases::sqs::each_entry_of_a_sent_batch_has_an_answer_of_its_own | the API reference limits DelaySeconds to 900; ministack takes 901
-cases::sqs::visibility_of_a_message_that_is_not_in_flight_cannot_be_changed | the API reference has MessageNotInflight; ministack answers success
+cases::scheduler::a_name_is_at_most_64_plain_characters
+  the API reference gives 1 to 64 of ^[0-9a-zA-Z-_.]+$; ministack takes any name
+cases::scheduler::a_time_in_the_past_is_refused
+  users of AWS report a refusal at create (pulumi-defang, selfdestruct_aws.go); ministack takes it
+cases::scheduler::the_same_request_with_the_same_token_is_answered_again
+  the API reference says that ClientToken makes the request idempotent; ministack ignores it
+cases::scheduler::what_is_no_expression_is_refused
+  AWS answers ValidationException, Invalid Schedule Expression; ministack takes any text
+cases::sqs::a_late_delete_with_an_old_receipt_succeeds_and_deletes_nothing
+  the API reference: "the request succeeds, but the message will not be deleted"; ministack answers ReceiptHandleIsInvalid
+cases::sqs::deleting_a_message_again_is_no_error
+  as with an old receipt; ministack answers ReceiptHandleIsInvalid
+cases::sqs::each_entry_of_a_sent_batch_has_an_answer_of_its_own
+  the API reference limits DelaySeconds to 900; ministack takes 901
+cases::sqs::visibility_of_a_message_that_is_not_in_flight_cannot_be_changed
+  the API reference has MessageNotInflight; ministack answers success
 '
 
 cd "$(dirname "$0")/../.."
@@ -45,12 +53,15 @@ if ! grep -q '^ *Summary' "$work/cases.log"; then
     exit 1
 fi
 
-sed -n 's/^ *PASS .*local-cloud::it \(cases::[a-z_:0-9]*\).*/\1/p' "$work/cases.log" | sort -u >"$work/agree"
-sed -n 's/^ *\(FAIL\|TIMEOUT\) .*local-cloud::it \(cases::[a-z_:0-9]*\).*/\2/p' "$work/cases.log" | sort -u >"$work/differ"
-printf '%s\n' "$DIFFERENCES" | sed -n 's/ *|.*//p' | sort -u >"$work/known"
+cases_that() { # RESULT: the cases that nextest reports so
+    sed -n -E "s/^ *($1) .*local-cloud::it (cases::[a-z_:0-9]*).*/\\2/p" "$work/cases.log" | sort -u
+}
+cases_that PASS >"$work/agree"
+cases_that 'FAIL|TIMEOUT' >"$work/differ"
+printf '%s\n' "$DIFFERENCES" | grep '^cases::' | sort -u >"$work/known"
 sed 's/^/  agrees   /' "$work/agree"
 while read -r name; do
-    why=$(printf '%s\n' "$DIFFERENCES" | sed -n "s/^$name *| *//p")
+    why=$(printf '%s\n' "$DIFFERENCES" | grep -A 1 -x "$name" | sed -n '2s/^ *//p')
     echo "  differs  $name${why:+: }$why"
 done <"$work/differ"
 

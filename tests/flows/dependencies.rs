@@ -1,5 +1,5 @@
-//! Dependencies between crates point one way: domain ← {store, payments ← providers} ← flows ← {edge, runtime} ← functions. No
-//! deployed crate depends on the local cloud.
+//! Dependencies between crates point one way: domain ← {store, payments ← providers} ← flows ← {edge, runtime} ←
+//! functions. No deployed crate depends on the local cloud, and the local cloud on none of this product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

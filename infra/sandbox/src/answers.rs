@@ -110,7 +110,8 @@ impl No {
             Self::BadAmount => ("parameter_invalid_integer", "The amount must be greater than or equal to 1"),
             Self::BadExpiry => (
                 "parameter_invalid_integer",
-                "The `expires_at` timestamp must be at least 30 minutes and at most 24 hours from Checkout Session creation.",
+                "The `expires_at` timestamp must be at least 30 minutes and at most 24 hours from Checkout Session \
+                 creation.",
             ),
             Self::NotPaid => {
                 ("payment_intent_unexpected_state", "This PaymentIntent does not have a successful charge to refund.")

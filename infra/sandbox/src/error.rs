@@ -9,7 +9,8 @@ use local_cloud::engine::Stopped;
 pub enum SandboxError {
     /// No such payment.
     #[error(
-        "there is no payment {0}: use the merchant's number or the provider's own; a payment by Alipay's page begins when its \
+        "there is no payment {0}: use the merchant's number or the provider's own; a payment by Alipay's page begins \
+         when its \
          link is opened"
     )]
     Unknown(String),

@@ -14,7 +14,8 @@ const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0; min-height: 100vh; background: var(--soft); }
 header { background: var(--brand); color: #fff; padding: 1rem 1.25rem; font-weight: 600; }
 header small { font-weight: 400; opacity: .85; float: right; line-height: 1.5rem; }
-main { max-width: 26rem; width: calc(100% - 1.5rem); margin: 1.5rem auto; padding: 1.5rem 1.25rem; background: Canvas; border-radius: 1rem;
+main { max-width: 26rem; width: calc(100% - 1.5rem); margin: 1.5rem auto; padding: 1.5rem 1.25rem;
+  background: Canvas; border-radius: 1rem;
   box-shadow: 0 2px 16px #0002; }
 main.wide { max-width: 60rem; overflow-x: auto; }
 h1 { font-size: 1.05rem; font-weight: 500; margin: 0; overflow-wrap: anywhere; }
@@ -50,7 +51,8 @@ fn brand(provider: &str) -> (&'static str, &'static str) {
 pub(super) fn payment(view: &PaymentView) -> String {
     let (provider, colour) = brand(&view.provider);
     let mut body = format!(
-        "<h1>{}</h1>\n<div class=\"amount\">{}</div>\n<dl><dt>Order number</dt><dd class=\"number\">{}</dd>\n<dt>Pay until</dt><dd>{}</dd>",
+        "<h1>{}</h1>\n<div class=\"amount\">{}</div>\n<dl><dt>Order number</dt><dd class=\"number\">{}</dd>\n<dt>Pay \
+         until</dt><dd>{}</dd>",
         escape(&view.title),
         escape(&money(view.amount, &view.currency)),
         escape(&view.number),
@@ -114,7 +116,8 @@ fn told(view: &PaymentView) -> String {
 
 fn button(action: &str, text: &str, class: &str) -> String {
     format!(
-        "<form method=\"post\"><button class=\"{class}\" id=\"{action}\" name=\"action\" value=\"{action}\">{text}</button></form>"
+        "<form method=\"post\"><button class=\"{class}\" id=\"{action}\" name=\"action\" \
+         value=\"{action}\">{text}</button></form>"
     )
 }
 
@@ -122,8 +125,10 @@ fn button(action: &str, text: &str, class: &str) -> String {
 pub(super) fn overview(all: &[PaymentView]) -> String {
     let mut body = String::from(
         "<h1>The payment providers of this local cloud. Nothing here is real money.</h1>\n\
-         <p>As JSON: <a href=\"/_sandbox/payments\">payments</a>, <a href=\"/_sandbox/money\">the providers' books</a>.</p>\n\
-         <table><thead><tr><th>Started</th><th>Provider</th><th>Order number</th><th class=\"money\">Amount</th><th>State</th></tr>\
+         <p>As JSON: <a href=\"/_sandbox/payments\">payments</a>, <a href=\"/_sandbox/money\">the providers' \
+         books</a>.</p>\n\
+         <table><thead><tr><th>Started</th><th>Provider</th><th>Order number</th><th \
+         class=\"money\">Amount</th><th>State</th></tr>\
          </thead><tbody>\n",
     );
     for view in all {
@@ -156,7 +161,8 @@ fn whole(name: &str, colour: &str, class: &str, body: &str) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{name}, sandbox</title>\n<style>:root {{ --brand: {colour}; }}{STYLE}</style></head>\n\
-         <body>\n<header>{name}<small>sandbox</small></header>\n<main class=\"{class}\">\n{body}\n</main>\n</body>\n</html>\n"
+         <body>\n<header>{name}<small>sandbox</small></header>\n<main \
+         class=\"{class}\">\n{body}\n</main>\n</body>\n</html>\n"
     )
 }
 

@@ -1,8 +1,8 @@
-//! The other side of each protocol, for the local sandbox and for tests: what a provider does. It verifies the merchant's
-//! signature, answers with its own, and makes signed notices; with real keys and real signatures, so that what works here
-//! fails there for no reason of form.
+//! The provider's side of each protocol, for the sandbox and for tests. It verifies the merchant's signature, answers
+//! with its own, and makes signed notices. Keys and signatures are real, so that a request that is accepted here has the
+//! form that the real provider requires.
 //!
-//! It keeps no state: the caller has the payments, and says what an answer or a notice is to tell.
+//! It keeps no state: the caller has the payments, and says what an answer or a notice contains.
 
 mod alipay;
 mod keys;

@@ -25,10 +25,12 @@ pub struct DataDir {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another copy is running on it.
-    #[error("{} is in use by another running copy: stop that one, or choose another directory with DATA_DIR", .0.display())]
+    #[error("{} is in use by another running copy: stop that one, or choose another directory with \
+        DATA_DIR", .0.display())]
     InUse(PathBuf),
     /// It cannot be made, read or written.
-    #[error("{} cannot be used ({reason}): check that it is a directory you may write to, or choose another with DATA_DIR", path.display())]
+    #[error("{} cannot be used ({reason}): check that it is a directory you may write to, or choose another with \
+        DATA_DIR", path.display())]
     Unusable {
         /// The directory.
         path: PathBuf,

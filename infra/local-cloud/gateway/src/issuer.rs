@@ -42,7 +42,8 @@ pub enum IssuerError {
         source: io::Error,
     },
     /// The key's file holds something else.
-    #[error("{path} does not hold an RSA key: delete it (tokens from before stop working) or start with --fresh", path = path.display())]
+    #[error("{path} does not hold an RSA key: delete it (tokens from before stop working) or start with \
+        --fresh", path = path.display())]
     NotAKey {
         /// The file.
         path: PathBuf,

@@ -21,7 +21,8 @@ const MAX_TOKEN_SECONDS: i64 = 30 * 24 * 60 * 60;
 /// Runs the function whose name follows.
 const INVOKE: &str = "/_local/invoke/";
 /// What a browser lets the pages do: nothing from elsewhere, and no script that is not a file of theirs.
-const PAGES_MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+const PAGES_MAY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src \
+    'self'; \
                          base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// Whether a request comes from this machine and addresses it by a name of its own. The second half stops a web page
@@ -62,7 +63,8 @@ impl Inner {
             }
             _ => answer::message(
                 StatusCode::NOT_FOUND,
-                "Not Found: there are GET /_local/health, GET /_local/stack, POST /_local/token and POST /_local/invoke/{function}",
+                "Not Found: there are GET /_local/health, GET /_local/stack, POST /_local/token and POST \
+                 /_local/invoke/{function}",
             ),
         }
     }

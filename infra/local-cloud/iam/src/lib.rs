@@ -48,8 +48,10 @@ pub enum Denied {
     UnknownKey { access_key_id: String },
     /// No statement allows it, or one denies it.
     #[error(
-        "User: arn:aws:sts::{ACCOUNT}:assumed-role/{caller} is not authorized to perform: {action} on resource: {resource} \
-         {}", if *.explicit { "with an explicit deny in an identity-based policy" } else { "because no identity-based policy allows it" }
+        "User: arn:aws:sts::{ACCOUNT}:assumed-role/{caller} is not authorized to perform: {action} on resource: \
+         {resource} \
+         {}", if *.explicit { "with an explicit deny in an identity-based policy" } else { "because no identity-based \
+         policy allows it" }
     )]
     NotAllowed {
         /// The function.
@@ -63,7 +65,8 @@ pub enum Denied {
     },
     /// It is not known what the request would do.
     #[error(
-        "User: {caller} asks for {request}, which the permission check does not know; teach it the action and its resource"
+        "User: {caller} asks for {request}, which the permission check does not know; teach it the action and its \
+         resource"
     )]
     UnknownRequest {
         /// The function.

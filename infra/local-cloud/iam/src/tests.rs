@@ -130,7 +130,8 @@ fn wildcards_allow_and_a_deny_wins() {
     assert_eq!(
         error.to_string(),
         format!(
-            "User: arn:aws:sts::000000000000:assumed-role/f is not authorized to perform: dynamodb:PutItem on resource: {t} \
+            "User: arn:aws:sts::000000000000:assumed-role/f is not authorized to perform: dynamodb:PutItem on \
+             resource: {t} \
              with an explicit deny in an identity-based policy"
         )
     );

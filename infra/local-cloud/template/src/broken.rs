@@ -56,7 +56,8 @@ fn yaml_and_sections() {
         ),
         (
             "Resources:\n  F:\n    Type: AWS::Serverless::Function\n",
-            "template.yaml:2: AWS::Serverless::Function needs SAM; add `Transform: AWS::Serverless-2016-10-31` at the top",
+            "template.yaml:2: AWS::Serverless::Function needs SAM; add `Transform: AWS::Serverless-2016-10-31` at the \
+             top",
         ),
         (
             "Globals: {Function: {Timout: 3}}\nResources: {}\n",
@@ -119,7 +120,8 @@ fn parameters_and_conditions() {
     let error = read_str("template.yaml", template, &given).expect_err("there is no such parameter");
     assert_eq!(
         error.to_string(),
-        "template.yaml: there is no parameter Stagee, did you mean Stage?; give values only for parameters that the template declares"
+        "template.yaml: there is no parameter Stagee, did you mean Stage?; give values only for parameters that the \
+         template declares"
     );
 }
 
@@ -194,7 +196,8 @@ fn resources() {
         ),
         (
             "  A: {Type: AWS::SQS::Queu}\n",
-            "3: A is a AWS::SQS::Queu, which is not known here, did you mean AWS::SQS::Queue?; teach the local cloud about it or leave it out",
+            "3: A is a AWS::SQS::Queu, which is not known here, did you mean AWS::SQS::Queue?; teach the local cloud \
+             about it or leave it out",
         ),
         (
             "  A: {Typ: AWS::SQS::Queue}\n",
@@ -203,7 +206,8 @@ fn resources() {
         ("  A-B: {Type: AWS::SQS::Queue}\n", "3: A-B is no logical id; use letters and digits only"),
         (
             "  A:\n    Type: AWS::SQS::Queue\n    Properties:\n      VisibilityTimeOut: 3\n",
-            "6: AWS::SQS::Queue has no property VisibilityTimeOut, did you mean VisibilityTimeout?; correct or remove it",
+            "6: AWS::SQS::Queue has no property VisibilityTimeOut, did you mean VisibilityTimeout?; correct or remove \
+             it",
         ),
         (
             "  A:\n    Type: AWS::SQS::Queue\n    Properties:\n      VisibilityTimeout: 90000\n",
@@ -219,14 +223,17 @@ fn resources() {
         ),
         (
             "  A:\n    Type: AWS::SQS::Queue\n    Properties:\n      FifoQueue: true\n",
-            "6: FifoQueue of AWS::SQS::Queue is not supported here; queues here are standard ones: make the consumer idempotent",
+            "6: FifoQueue of AWS::SQS::Queue is not supported here; queues here are standard ones: make the consumer \
+             idempotent",
         ),
         (
-            "  A:\n    Type: AWS::SQS::Queue\n    Properties:\n      RedrivePolicy: {deadLetterTargetArn: 'arn:x', maxReceiveCount: 3}\n",
+            "  A:\n    Type: AWS::SQS::Queue\n    Properties:\n      RedrivePolicy: {deadLetterTargetArn: 'arn:x', \
+             maxReceiveCount: 3}\n",
             "6: arn:x is no queue of this template; write !GetAtt Queue.Arn of one of its queues",
         ),
         (
-            "  A: {Type: AWS::SQS::Queue, Properties: {QueueName: q}}\n  B: {Type: AWS::SQS::Queue, Properties: {QueueName: q}}\n",
+            "  A: {Type: AWS::SQS::Queue, Properties: {QueueName: q}}\n  B: {Type: AWS::SQS::Queue, Properties: \
+             {QueueName: q}}\n",
             "4: B has the same name as A; give it another",
         ),
         (
@@ -238,11 +245,14 @@ fn resources() {
             "5: there is no parameter or resource Topic; correct the name or declare it",
         ),
         (
-            "  T:\n    Type: AWS::DynamoDB::Table\n    Properties:\n      BillingMode: PAY_PER_REQUEST\n      KeySchema: [{AttributeName: k, KeyType: HASH}]\n",
+            "  T:\n    Type: AWS::DynamoDB::Table\n    Properties:\n      BillingMode: PAY_PER_REQUEST\n      \
+             KeySchema: [{AttributeName: k, KeyType: HASH}]\n",
             "6: AWS::DynamoDB::Table needs AttributeDefinitions; add it",
         ),
         (
-            "  T:\n    Type: AWS::DynamoDB::Table\n    Properties:\n      BillingMode: ON_DEMAND\n      AttributeDefinitions: [{AttributeName: k, AttributeType: S}]\n      KeySchema: [{AttributeName: k, KeyType: HASH}]\n",
+            "  T:\n    Type: AWS::DynamoDB::Table\n    Properties:\n      BillingMode: ON_DEMAND\n      \
+             AttributeDefinitions: [{AttributeName: k, AttributeType: S}]\n      KeySchema: [{AttributeName: k, \
+             KeyType: HASH}]\n",
             "6: BillingMode cannot be ON_DEMAND; here it is PAY_PER_REQUEST or PROVISIONED",
         ),
     ] {
@@ -250,7 +260,8 @@ fn resources() {
     }
     let undefined_key = error_of(
         "  T:\n    Type: AWS::DynamoDB::Table\n    Properties:\n      BillingMode: PAY_PER_REQUEST\n      \
-         AttributeDefinitions: [{AttributeName: other, AttributeType: S}]\n      KeySchema: [{AttributeName: k, KeyType: HASH}]\n",
+         AttributeDefinitions: [{AttributeName: other, AttributeType: S}]\n      KeySchema: [{AttributeName: k, \
+         KeyType: HASH}]\n",
     );
     assert!(undefined_key.starts_with("template.yaml:3: DynamoDB would refuse this table: "), "{undefined_key}");
     let null = "  T:\n    Type: AWS::SNS::Topic\n    Properties:\n      DisplayName:\n";
@@ -267,7 +278,8 @@ fn functions() {
         ("      Timeout: 1000\n", "9: Timeout is 1000, which AWS does not take; give 1 to 900"),
         (
             "      AutoPublishAlias: live\n",
-            "9: AutoPublishAlias of AWS::Serverless::Function is not supported here; there is one version of a function here: leave it out, or put it behind a condition",
+            "9: AutoPublishAlias of AWS::Serverless::Function is not supported here; there is one version of a \
+             function here: leave it out, or put it behind a condition",
         ),
         (
             "      Environment: {Variables: {AWS_REGION: x}}\n",
@@ -279,7 +291,8 @@ fn functions() {
         ),
         (
             "      Policies: [AmazonDynamoDBFullAccess]\n",
-            "9: the managed policy AmazonDynamoDBFullAccess is not written out; replace it by a Statement with what is needed",
+            "9: the managed policy AmazonDynamoDBFullAccess is not written out; replace it by a Statement with what \
+             is needed",
         ),
         (
             "      Policies: [{SQSPollerPolicy: {QueueName: q}}]\n",
@@ -302,12 +315,15 @@ fn functions() {
             "11: Effect cannot be Alow, did you mean Allow?; here it is Allow or Deny",
         ),
         (
-            "      Policies:\n        - Statement:\n            - {Effect: Allow, Action: 'a:B', Resource: '*', Condition: {Bool: {'aws:SecureTransport': true}}}\n",
+            "      Policies:\n        - Statement:\n            - {Effect: Allow, Action: 'a:B', Resource: '*', \
+             Condition: {Bool: {'aws:SecureTransport': true}}}\n",
             "11: the condition Bool is not checked here; use one of StringEquals, StringLike, ArnEquals, ArnLike",
         ),
         (
-            "      Policies:\n        - Statement:\n            - {Effect: Allow, Action: 'a:B', Resource: '*', Condition: {StringEquals: {'dynamodb:LeadingKeys': x}}}\n",
-            "11: the condition key dynamodb:LeadingKeys is not known here; use one of iam:PassedToService, aws:RequestedRegion, aws:PrincipalAccount, aws:ResourceAccount",
+            "      Policies:\n        - Statement:\n            - {Effect: Allow, Action: 'a:B', Resource: '*', \
+             Condition: {StringEquals: {'dynamodb:LeadingKeys': x}}}\n",
+            "11: the condition key dynamodb:LeadingKeys is not known here; use one of iam:PassedToService, \
+             aws:RequestedRegion, aws:PrincipalAccount, aws:ResourceAccount",
         ),
         (
             "      Events: {E: {Type: S3}}\n",
@@ -330,11 +346,13 @@ fn functions() {
             "9: an HttpApi event has both Method and Path or neither; add the other",
         ),
         (
-            "      Events:\n        E: {Type: HttpApi, Properties: {Method: GET, Path: '/{a}', Auth: {Authorizer: Me}}}\n",
+            "      Events:\n        E: {Type: HttpApi, Properties: {Method: GET, Path: '/{a}', Auth: {Authorizer: \
+             Me}}}\n",
             "10: there is no authorizer Me; declare it under Auth: Authorizers",
         ),
         (
-            "      Events:\n        E: {Type: HttpApi, Properties: {Method: GET, Path: '/{a}'}}\n        G: {Type: HttpApi, Properties: {Method: GET, Path: '/{b}'}}\n",
+            "      Events:\n        E: {Type: HttpApi, Properties: {Method: GET, Path: '/{a}'}}\n        G: {Type: \
+             HttpApi, Properties: {Method: GET, Path: '/{b}'}}\n",
             "11: the route GET /{b} is there already; remove one of the two",
         ),
         (
@@ -346,13 +364,15 @@ fn functions() {
     }
     assert_eq!(
         error_of(
-            "  F:\n    Type: AWS::Serverless::Function\n    Properties: {Runtime: provided.al2023, Handler: bootstrap, CodeUri: .}\n"
+            "  F:\n    Type: AWS::Serverless::Function\n    Properties: {Runtime: provided.al2023, Handler: \
+             bootstrap, CodeUri: .}\n"
         ),
         "template.yaml:5: F does not say which binary it is; add Metadata: BuildProperties: {Binary: name}"
     );
     assert_eq!(
         error_of(
-            "  F:\n    Type: AWS::Serverless::Function\n    Properties: {Runtime: python3.13, Handler: a.b, CodeUri: f}\n"
+            "  F:\n    Type: AWS::Serverless::Function\n    Properties: {Runtime: python3.13, Handler: a.b, CodeUri: \
+             f}\n"
         ),
         "template.yaml:5: Runtime cannot be python3.13; here it is provided.al2023"
     );
@@ -372,10 +392,12 @@ fn what_aws_would_refuse_between_resources() {
         error_of_function(large, queue),
         "template.yaml:12: a BatchSize above 10 needs MaximumBatchingWindowInSeconds; give at least 1"
     );
-    let mapping = "  M:\n    Type: AWS::Lambda::EventSourceMapping\n    Properties: {FunctionName: !Ref F, EventSourceArn: !GetAtt Q.Arn}\n";
+    let mapping = "  M:\n    Type: AWS::Lambda::EventSourceMapping\n    Properties: {FunctionName: !Ref F, \
+        EventSourceArn: !GetAtt Q.Arn}\n";
     assert_eq!(
         error_of_function("", &format!("{queue}{mapping}")),
-        "template.yaml:3: F may not sqs:ReceiveMessage on arn:aws:sqs:us-east-1:000000000000:local-Q; add it to the function's policy"
+        "template.yaml:3: F may not sqs:ReceiveMessage on arn:aws:sqs:us-east-1:000000000000:local-Q; add it to the \
+         function's policy"
     );
     let role = |service: &str, policies: &str| {
         format!(
@@ -405,7 +427,8 @@ fn what_aws_would_refuse_between_resources() {
 ";
     assert_eq!(
         error_of_function("", api),
-        "template.yaml:12: API Gateway may not invoke local-F; add an AWS::Lambda::Permission for apigateway.amazonaws.com"
+        "template.yaml:12: API Gateway may not invoke local-F; add an AWS::Lambda::Permission for \
+         apigateway.amazonaws.com"
     );
     let sockets =
         "  A: {Type: AWS::ApiGatewayV2::Api, Properties: {ProtocolType: WEBSOCKET, RouteSelectionExpression: $default}}

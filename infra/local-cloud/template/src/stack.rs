@@ -216,7 +216,8 @@ fn check_visibility(stack: &Stack, function: &Function, queue_arn: &str, line: u
     wrong(
         line,
         format!(
-            "{id} may run for {timeout} s but {queue} shows a message again after {visible} s; raise its VisibilityTimeout to {}",
+            "{id} may run for {timeout} s but {queue} shows a message again after {visible} s; raise its \
+             VisibilityTimeout to {}",
             timeout * 6
         ),
     )

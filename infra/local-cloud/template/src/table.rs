@@ -187,9 +187,8 @@ fn attribute(node: &Node) -> Read<Json> {
 fn key(node: &Node) -> Read<Json> {
     let fields = Fields::read(node, &KEY)?;
     fields.need("KeyType")?;
-    Ok(
-        json!({"AttributeName": fields.need_text("AttributeName")?, "KeyType": fields.one_of("KeyType", &["HASH", "RANGE"])?}),
-    )
+    let (name, key_type) = (fields.need_text("AttributeName")?, fields.one_of("KeyType", &["HASH", "RANGE"])?);
+    Ok(json!({"AttributeName": name, "KeyType": key_type}))
 }
 
 fn index(node: &Node) -> Read<Json> {

@@ -107,9 +107,8 @@ fn sources_say_when_a_function_is_invoked() {
         }
     );
     let live = function(&stack, "Live");
-    assert!(
-        matches!(live.sources.as_slice(), [EventSource::Stream(source)] if source.from_start && source.retries.is_none())
-    );
+    let [EventSource::Stream(source)] = live.sources.as_slice() else { panic!("{:?}", live.sources) };
+    assert!(source.from_start && source.retries.is_none());
     assert_eq!(live.asynchronous.retries, 0);
     let tick = function(&stack, "Buy").sources.first().expect("a schedule");
     assert!(matches!(tick, EventSource::Schedule(source) if source.name == "tick"));
@@ -165,7 +164,10 @@ fn tables_and_queues_are_requests_that_the_services_take() {
             "KeySchema": [{"AttributeName": "order", "KeyType": "HASH"}],
             "GlobalSecondaryIndexes": [{
                 "IndexName": "by-buyer",
-                "KeySchema": [{"AttributeName": "buyer", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
+                "KeySchema": [
+                    {"AttributeName": "buyer", "KeyType": "HASH"},
+                    {"AttributeName": "at", "KeyType": "RANGE"},
+                ],
                 "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["state"]},
             }],
             "StreamSpecification": {"StreamEnabled": true, "StreamViewType": "NEW_AND_OLD_IMAGES"},

@@ -68,9 +68,8 @@ async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
                 Err(error) => {
                     let error = error.into_service_error();
                     let text = error.meta().message().unwrap_or_default();
-                    Ok(
-                        json!({"statusCode": 403, "body": format!("{}: {text}", error.meta().code().unwrap_or_default())}),
-                    )
+                    Ok(json!({"statusCode": 403, "body": format!("{}: \
+                            {text}", error.meta().code().unwrap_or_default())}))
                 }
             }
         }

@@ -18,7 +18,8 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    #[error("port {0} is in use: stop what listens there, or choose another, as in PORT={next}", next = .0.checked_add(1).unwrap_or(3000))]
+    #[error("port {0} is in use: stop what listens there, or choose another, as in \
+        PORT={next}", next = .0.checked_add(1).unwrap_or(3000))]
     PortInUse(u16),
     /// The port cannot be listened on.
     #[error("cannot listen on 127.0.0.1:{port}: {source}: choose another port, as in PORT=3000")]

@@ -50,7 +50,8 @@ async fn a_call_outside_the_policy_is_denied_in_each_services_own_words() {
     assert_eq!(
         denied.message(),
         Some(
-            "User: arn:aws:sts::000000000000:assumed-role/bob is not authorized to perform: dynamodb:PutItem on resource: \
+            "User: arn:aws:sts::000000000000:assumed-role/bob is not authorized to perform: dynamodb:PutItem on \
+             resource: \
              arn:aws:any because no identity-based policy allows it"
         )
     );

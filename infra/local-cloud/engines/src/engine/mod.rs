@@ -79,7 +79,8 @@ pub enum OpenError {
     },
     /// The file opened, but not in the mode that makes answered writes durable.
     #[error(
-        "{file} cannot be made durable here ({mode}; needed are wal, synchronous 1 and exclusive locking): choose another DATA_DIR, on a local disk"
+        "{file} cannot be made durable here ({mode}; needed are wal, synchronous 1 and exclusive locking): choose \
+         another DATA_DIR, on a local disk"
     )]
     NotDurable {
         /// Its name in the data directory.

@@ -112,7 +112,10 @@ mod tests {
         for statements in [
             json!([]),
             json!([{"Effect": "Deny", "Action": "*", "Resource": "*"}]),
-            json!([{"Effect": "Allow", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Action": "*", "Resource": "*"}]),
+            json!([
+                {"Effect": "Allow", "Action": "*", "Resource": "*"},
+                {"Effect": "Deny", "Action": "*", "Resource": "*"},
+            ]),
             json!([{"Effect": "Allow", "Action": "execute-api:ManageConnections", "Resource": "*"}]),
             json!([{"Effect": "Allow", "Action": "*", "Resource": "arn:aws:execute-api:us-east-1:0:other/*"}]),
         ] {

@@ -222,7 +222,11 @@ mod tests {
 
     #[test]
     fn a_schedules_context_is_filled_in() {
-        let input = r#"{"a":"<aws.scheduler.schedule-arn>","t":"<aws.scheduler.scheduled-time>","e":"<aws.scheduler.execution-id>","n":<aws.scheduler.attempt-number>}"#;
+        let input = [
+            r#"{"a":"<aws.scheduler.schedule-arn>","t":"<aws.scheduler.scheduled-time>","#,
+            r#""e":"<aws.scheduler.execution-id>","n":<aws.scheduler.attempt-number>}"#,
+        ];
+        let input = &input.concat();
         let filled = fill_context(input, "arn:s", NOW_MS, "e-1", 2);
         assert_eq!(filled, r#"{"a":"arn:s","t":"2023-11-14T22:13:20Z","e":"e-1","n":2}"#);
     }

@@ -278,7 +278,8 @@ impl StreamConsumer {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(table = self.source.table, function = self.function, %error, "stream cannot be read");
+                    tracing::warn!(table = self.source.table, function = self.function, %error, "stream cannot be \
+                        read");
                     or_stop(&mut stop, self.cloud.clock.sleep(PAUSE_AFTER_TROUBLE)).await;
                 }
             }

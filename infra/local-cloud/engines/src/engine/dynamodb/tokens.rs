@@ -24,7 +24,8 @@ impl Tokens {
     pub(super) fn recall(&mut self, token: &str, items: &Value, now_ms: i64) -> dynoxide::Result<Option<String>> {
         if token.len() > 36 {
             return Err(DynoxideError::ValidationException(format!(
-                "1 validation error detected: Value '{token}' at 'clientRequestToken' failed to satisfy constraint: Member must have length less than or equal to 36"
+                "1 validation error detected: Value '{token}' at 'clientRequestToken' failed to satisfy constraint: \
+                 Member must have length less than or equal to 36"
             )));
         }
         self.0.retain(|_, remembered| now_ms.saturating_sub(remembered.at_ms) < REMEMBERED_MS);

@@ -145,7 +145,8 @@ impl Definition {
     pub(super) fn check(&self, now_ms: i64) -> Result<(), SchedulerError> {
         let one_of = |name: &str, value: &Option<String>, allowed: [&str; 2]| match value.as_deref() {
             Some(value) if !allowed.contains(&value) => Err(invalid(format!(
-                "Value '{value}' at '{name}' failed to satisfy constraint: Member must satisfy enum value set: [{}, {}]",
+                "Value '{value}' at '{name}' failed to satisfy constraint: Member must satisfy enum value set: [{}, \
+                 {}]",
                 allowed[0], allowed[1]
             ))),
             _ => Ok(()),
@@ -207,12 +208,14 @@ pub(super) fn check_name(name: &str) -> Result<(), SchedulerError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 64 {
         return Err(invalid(format!(
-            "1 validation error detected: Value '{name}' at 'name' failed to satisfy constraint: Member must have length from 1 to 64"
+            "1 validation error detected: Value '{name}' at 'name' failed to satisfy constraint: Member must have \
+             length from 1 to 64"
         )));
     }
     if !name.chars().all(allowed) {
         return Err(invalid(format!(
-            "1 validation error detected: Value '{name}' at 'name' failed to satisfy constraint: Member must satisfy regular expression pattern: ^[0-9a-zA-Z-_.]+$"
+            "1 validation error detected: Value '{name}' at 'name' failed to satisfy constraint: Member must satisfy \
+             regular expression pattern: ^[0-9a-zA-Z-_.]+$"
         )));
     }
     Ok(())

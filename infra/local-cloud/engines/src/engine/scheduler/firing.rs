@@ -108,7 +108,8 @@ fn read_definition(json: &str, name: &str) -> Result<Definition, SchedulerError>
 fn mark_fired(db: &rusqlite::Transaction<'_>, firing: &Firing, now_ms: i64) -> Result<(), SchedulerError> {
     let row: Option<(String, i64)> = db
         .prepare_cached(
-            "SELECT definition, anchor_ms FROM schedules WHERE grp = ?1 AND name = ?2 AND revision = ?3 AND next_ms = ?4",
+            "SELECT definition, anchor_ms FROM schedules WHERE grp = ?1 AND name = ?2 AND revision = ?3 AND next_ms = \
+             ?4",
         )?
         .query_row(params![firing.group, firing.name, firing.revision, firing.scheduled_ms], |row| {
             Ok((row.get(0)?, row.get(1)?))

@@ -19,7 +19,8 @@ pub enum SqsError {
     ReceiptHandleIsInvalid(String),
     /// The message of this receipt handle is not in flight.
     #[error(
-        "Value {0} for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for visibility timeout change."
+        "Value {0} for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for \
+         visibility timeout change."
     )]
     MessageNotInflight(String),
     /// A parameter's value is out of range or malformed.
@@ -36,7 +37,8 @@ pub enum SqsError {
     InvalidAttributeValue(String),
     /// A character that SQS does not take.
     #[error(
-        "Invalid binary character was found in the message body, the set of allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF"
+        "Invalid binary character was found in the message body, the set of allowed characters is #x9 | #xA | #xD | \
+         #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF"
     )]
     InvalidMessageContents,
     /// A batch without entries.
@@ -50,7 +52,8 @@ pub enum SqsError {
     BatchEntryIdsNotDistinct(String),
     /// An entry's id is malformed.
     #[error(
-        "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long."
+        "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 \
+         letters long."
     )]
     InvalidBatchEntryId,
     /// The entries together are too large.

@@ -225,7 +225,8 @@ pub(super) fn change_visibility(
 ) -> Result<(), SqsError> {
     if !(0..=43_200).contains(&visibility_s) {
         return Err(SqsError::InvalidParameterValue(format!(
-            "Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: VisibilityTimeout must be an integer between 0 and 43200."
+            "Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: VisibilityTimeout must be an \
+             integer between 0 and 43200."
         )));
     }
     let receipt = Receipt::read(handle)?;
@@ -241,7 +242,8 @@ pub(super) fn change_visibility(
     let visible_ms = now_ms.saturating_add(visibility_s.saturating_mul(1_000));
     if visible_ms > received_ms.saturating_add(LONGEST_INVISIBLE_MS) {
         return Err(SqsError::InvalidParameterValue(format!(
-            "Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total VisibilityTimeout for the message is beyond the limit [43200 seconds]."
+            "Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total VisibilityTimeout for the \
+             message is beyond the limit [43200 seconds]."
         )));
     }
     db.prepare_cached("UPDATE messages SET visible_ms = ?2 WHERE id = ?1")?

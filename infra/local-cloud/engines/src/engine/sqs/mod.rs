@@ -113,7 +113,8 @@ impl MessageAttribute {
             }
             "String" | "Number" | "Binary" => Ok(()),
             _ => invalid(
-                "has an invalid message attribute type, the set of supported type prefixes is Binary, Number, and String.",
+                "has an invalid message attribute type, the set of supported type prefixes is Binary, Number, and \
+                 String.",
             ),
         }
     }

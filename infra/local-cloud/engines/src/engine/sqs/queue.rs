@@ -153,7 +153,8 @@ fn check_redrive(db: &Transaction<'_>, value: &str) -> Result<(), SqsError> {
     })?;
     if !(1..=1_000).contains(&policy.max_receive_count) {
         return Err(SqsError::InvalidParameterValue(format!(
-            "Value {value} for parameter RedrivePolicy is invalid. Reason: Invalid value for maxReceiveCount: {}, valid values are from 1 to 1000 both inclusive.",
+            "Value {value} for parameter RedrivePolicy is invalid. Reason: Invalid value for maxReceiveCount: {}, \
+             valid values are from 1 to 1000 both inclusive.",
             policy.max_receive_count
         )));
     }

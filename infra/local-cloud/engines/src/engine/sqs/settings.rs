@@ -87,7 +87,8 @@ impl Sqs {
         self.database
             .transaction(move |db| {
                 let mut found = db.prepare_cached(
-                    "SELECT name FROM queues WHERE substr(name, 1, length(?1)) = ?1 AND name > ?2 ORDER BY name LIMIT ?3",
+                    "SELECT name FROM queues WHERE substr(name, 1, length(?1)) = ?1 AND name > ?2 ORDER BY name LIMIT \
+                     ?3",
                 )?;
                 let names = found.query_map(params![prefix, after, limit], |row| row.get(0))?;
                 Ok(names.collect::<Result<_, _>>()?)
