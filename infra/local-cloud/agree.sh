@@ -16,7 +16,7 @@ cases::scheduler::the_same_request_with_the_same_token_is_answered_again
 cases::scheduler::what_is_no_expression_is_refused
   AWS answers ValidationException, Invalid Schedule Expression; ministack takes any text
 cases::sqs::a_late_delete_with_an_old_receipt_succeeds_and_deletes_nothing
-  the API reference: "the request succeeds, but the message will not be deleted"; ministack answers ReceiptHandleIsInvalid
+  the API reference: "the request succeeds, but the message will not be deleted"; ministack: ReceiptHandleIsInvalid
 cases::sqs::deleting_a_message_again_is_no_error
   as with an old receipt; ministack answers ReceiptHandleIsInvalid
 cases::sqs::each_entry_of_a_sent_batch_has_an_answer_of_its_own

@@ -1,5 +1,5 @@
 //! The provider's side of each protocol, for the sandbox and for tests. It verifies the merchant's signature, answers
-//! with its own, and makes signed notices. Keys and signatures are real, so that a request that is accepted here has the
+//! with its own, and makes signed notices. Keys and signatures are real, so that a request accepted here has the
 //! form that the real provider requires.
 //!
 //! It keeps no state: the caller has the payments, and says what an answer or a notice contains.
