@@ -1,7 +1,7 @@
 //! Payments: which money pays for an order, and which is refunded.
 //!
 //! The order's row decides about every transaction: it either pays for the order (`paid`) or is refunded (`returned`),
-//! never both. Each decision is one conditional write, so it is made once. [`verdict`] says which of the two it is.
+//! never both. Each decision is one conditional write, so it is made once. [`money_verdict`] says which of the two it is.
 
 use std::fmt;
 
@@ -163,7 +163,7 @@ pub enum MoneyVerdict {
 ///
 /// An attempt that combines money and points is kept only while it is the open payment. When it is closed its points
 /// are given back, and the money alone is less than the price.
-pub fn verdict(order: &Order, arrived: &Arrived) -> MoneyVerdict {
+pub fn money_verdict(order: &Order, arrived: &Arrived) -> MoneyVerdict {
     if order.returned.contains(&arrived.transaction) {
         return MoneyVerdict::Returned;
     }
@@ -233,7 +233,7 @@ impl PayEntry {
         format!("PAY#{method}#{transaction}")
     }
 
-    /// The payment as it was reported, for [`verdict`].
+    /// The payment as it was reported, for [`money_verdict`].
     pub fn arrived(&self) -> Arrived {
         Arrived {
             order: self.order.clone(),
@@ -356,19 +356,19 @@ mod tests {
         let alipay = arrived(0, Method::Alipay, "t", 1_000);
         let wechat = arrived(1, Method::Wechat, "t", 500);
         let pending = order(Status::PendingPayment);
-        assert_eq!(verdict(&pending, &alipay), MoneyVerdict::Keep);
-        assert_eq!(verdict(&pending, &wechat), MoneyVerdict::Keep);
+        assert_eq!(money_verdict(&pending, &alipay), MoneyVerdict::Keep);
+        assert_eq!(money_verdict(&pending, &wechat), MoneyVerdict::Keep);
         let closed_attempt = Order { payment: None, ..pending.clone() };
         assert_eq!(
-            verdict(&closed_attempt, &alipay),
+            money_verdict(&closed_attempt, &alipay),
             MoneyVerdict::Keep,
             "the full price, although the attempt was closed"
         );
-        assert_eq!(verdict(&closed_attempt, &wechat), MoneyVerdict::Return, "its points were given back");
-        assert_eq!(verdict(&order(Status::Closed), &alipay), MoneyVerdict::Revive);
-        assert_eq!(verdict(&order(Status::Closed), &wechat), MoneyVerdict::Return);
+        assert_eq!(money_verdict(&closed_attempt, &wechat), MoneyVerdict::Return, "its points were given back");
+        assert_eq!(money_verdict(&order(Status::Closed), &alipay), MoneyVerdict::Revive);
+        assert_eq!(money_verdict(&order(Status::Closed), &wechat), MoneyVerdict::Return);
         for status in [Status::Paid, Status::Refunding, Status::Refunded, Status::Failed] {
-            assert_eq!(verdict(&order(status), &alipay), MoneyVerdict::Return, "{status:?}");
+            assert_eq!(money_verdict(&order(status), &alipay), MoneyVerdict::Return, "{status:?}");
         }
         for wrong in [
             arrived(0, Method::Alipay, "t", 999),
@@ -378,7 +378,7 @@ mod tests {
             Arrived { currency: Currency::parse("USD").unwrap(), ..alipay.clone() },
         ] {
             for status in Status::ALL {
-                assert_eq!(verdict(&order(status), &wrong), MoneyVerdict::Wrong, "{wrong:?}");
+                assert_eq!(money_verdict(&order(status), &wrong), MoneyVerdict::Wrong, "{wrong:?}");
             }
         }
     }
@@ -388,11 +388,11 @@ mod tests {
         let alipay = arrived(0, Method::Alipay, "t", 1_000);
         for status in Status::ALL {
             let returned = Order { returned: ["t".to_owned()].into(), ..order(status) };
-            assert_eq!(verdict(&returned, &alipay), MoneyVerdict::Returned, "{status:?}");
+            assert_eq!(money_verdict(&returned, &alipay), MoneyVerdict::Returned, "{status:?}");
             let with =
                 PaidWith { method: Method::Alipay, attempt: 0, transaction: "t".into(), amount: 1_000, points: 0 };
             assert_eq!(
-                verdict(&Order { paid: Some(with), ..order(status) }, &alipay),
+                money_verdict(&Order { paid: Some(with), ..order(status) }, &alipay),
                 MoneyVerdict::Kept,
                 "{status:?}"
             );

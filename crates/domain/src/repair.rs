@@ -2,7 +2,7 @@
 //!
 //! A holder is an order's entry in a bucket: its units are neither free nor sold. Every flow removes the holder in its
 //! last step. So a flow that crashed has left its holder behind, and the buckets together are the complete list of
-//! unfinished work. `reconcile` walks them every minute and asks [`verdict`] about each holder.
+//! unfinished work. `reconcile` walks them every minute and asks [`holder_verdict`] about each holder.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -62,7 +62,7 @@ pub fn is_due(order: &OrderId, now: Timestamp) -> bool {
 /// another bucket, and a message may be in flight for any bucket that holds the order. So no such holder is released:
 /// the message goes out again, and whichever message order-consumer processes first fixes the bucket. Once the claim is
 /// ORDERED, or the order exists, the bucket is final, and a holder in any other bucket belongs to a delayed request.
-pub fn verdict(
+pub fn holder_verdict(
     id: &OrderId,
     bucket: BucketNo,
     order: Option<&Order>,
@@ -133,7 +133,7 @@ pub(crate) mod tests {
             (None, None, 60, HolderVerdict::Fail),
         ];
         for (n, (order, claim, now, expected)) in cases.into_iter().enumerate() {
-            assert_eq!(verdict(&id(1), 5, order, claim, at(now)), expected, "case {n}");
+            assert_eq!(holder_verdict(&id(1), 5, order, claim, at(now)), expected, "case {n}");
         }
     }
 }

@@ -12,7 +12,7 @@
 //! - Money is an integer in minor units. Alipay's decimal text is converted exactly.
 //! - Keys are never printed.
 //!
-//! Whether a payment is the one that the order asked for is decided by `domain::payment::verdict`.
+//! Whether a payment is the one that the order asked for is decided by `domain::payment::money_verdict`.
 //!
 //! To add a provider, write its folder (an implementation of [`PaymentProvider`] and [`FromSettings`]) and add one line
 //! to `list.rs`. `tests/toy.rs` shows the smallest provider there can be.

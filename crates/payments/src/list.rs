@@ -1,4 +1,4 @@
-//! The list of payment providers. A new provider is one line here, beside its own folder.
+//! The list of payment providers: one line each. ARCHITECTURE.md says what else a new provider needs.
 
 use std::fmt;
 

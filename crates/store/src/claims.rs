@@ -73,7 +73,7 @@ impl Store {
         key: &IdempotencyKey,
         asked: u32,
     ) -> Result<ClaimWrite, StoreError> {
-        const OPERATION: &str = "adopt a claim";
+        const OPERATION: &str = "add an idempotency key";
         let request = self
             .claim_of(offer, order)
             .update_expression("SET #key = :answered")

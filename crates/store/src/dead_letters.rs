@@ -39,7 +39,7 @@ pub enum Kind {
     Stock,
     Push,
     /// A run of reconcile that failed, or was not started.
-    Walk,
+    Reconcile,
 }
 
 /// The URLs of the dead-letter queues, and of the queue that letters are sent to again.
@@ -62,7 +62,7 @@ pub struct DeadLetters {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 5] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push, Kind::Walk];
+    pub const ALL: [Kind; 5] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push, Kind::Reconcile];
 
     /// Its name in URLs.
     pub fn as_str(self) -> &'static str {
@@ -71,17 +71,17 @@ impl Kind {
             Self::Deadline => "deadlines",
             Self::Stock => "stock",
             Self::Push => "push",
-            Self::Walk => "reconcile",
+            Self::Reconcile => "reconcile",
         }
     }
 
     pub fn words(self) -> &'static str {
         match self {
             Self::Order => "purchases that did not become orders",
-            Self::Deadline => "payment deadlines that could not be kept",
-            Self::Stock => "changes of stock that could not be told",
+            Self::Deadline => "payment deadlines whose check failed",
+            Self::Stock => "stock changes that did not reach pages and ledger",
             Self::Push => "changes of orders that could not be pushed",
-            Self::Walk => "walks of reconcile that failed or did not get their turn",
+            Self::Reconcile => "runs of reconcile that failed or did not start",
         }
     }
 
@@ -98,7 +98,7 @@ impl Kind {
             // A web page that receives no message asks by itself.
             Self::Push => "removed: buyers see the state when they next look",
             // Another run starts every minute.
-            Self::Walk => "removed: the next walk does what this one did not",
+            Self::Reconcile => "removed: the next run does what this one did not",
         }
     }
 
@@ -108,7 +108,7 @@ impl Kind {
             Self::Deadline => &queues.timeouts_dead,
             Self::Stock => &queues.stream_dead,
             Self::Push => &queues.push_dead,
-            Self::Walk => &queues.reconcile_dead,
+            Self::Reconcile => &queues.reconcile_dead,
         }
     }
 }

@@ -7,14 +7,22 @@ use domain::payment::{Arrived, Method};
 use edge::{Body, Request};
 use flows::Context;
 use flows::pay::start_payment::{NotStarted, StartPayment, Started, start_payment};
-use payments::{Notice, Subject};
+use payments::{Kind, Notice, Subject};
 use sandbox::{DueNotice, is_accepted};
 use telemetry::Sink;
 
 use crate::world::{SALT, World};
 
 /// The methods that are paid at a provider: all but points.
-pub const PROVIDERS: [Method; 4] = [Method::Alipay, Method::Wechat, Method::WechatV2, Method::Stripe];
+pub const PROVIDERS: [Method; Kind::ALL.len()] = {
+    let mut methods = [Method::Points; Kind::ALL.len()];
+    let mut at = 0;
+    while at < methods.len() {
+        methods[at] = Kind::ALL[at].method();
+        at += 1;
+    }
+    methods
+};
 
 impl World {
     /// A new order of `buyer` that waits for its payment.

@@ -117,7 +117,7 @@ impl Sandbox {
     }
 
     /// The secret of a merchant whose providers' sandbox is below this address: a JSON object by provider's name,
-    /// each as [`payments::Provider::from_json`] reads it.
+    /// each as [`payments::PaymentProvider`] reads it from its settings.
     pub async fn settings(&self, base_url: &str) -> Result<String, SandboxError> {
         let side = self.side().await?;
         let mut all = Map::new();

@@ -1,6 +1,6 @@
 //! Money arrived: a notice reports it, or a payment that was to be closed turns out to be made.
 //!
-//! The order decides what the money is for ([`domain::payment::verdict`]). Each decision is one conditional
+//! The order decides what the money is for ([`domain::payment::money_verdict`]). Each decision is one conditional
 //! write, so money that is reported twice, out of order, or at the same moment as a timeout or a cancel is
 //! decided once.
 //!
@@ -19,7 +19,7 @@
 use domain::availability::{Page, pages};
 use domain::bucket::BucketNo;
 use domain::order::{Order, Status};
-use domain::payment::{Arrived, MoneyVerdict, OpenPayment, PaidWith, PayEntry, verdict};
+use domain::payment::{Arrived, MoneyVerdict, OpenPayment, PaidWith, PayEntry, money_verdict};
 use store::{OrderChange, Revival, Store, StoreError};
 
 use crate::error::FlowError;
@@ -93,7 +93,7 @@ async fn settle_one(
     for _ in 0..CAS_ATTEMPTS {
         let Some(order) = store.order(&arrived.order).await?.map(Box::new) else { return Ok(Settled::Unknown) };
         let with = paid_with(&order, arrived);
-        let settled = match verdict(&order, arrived) {
+        let settled = match money_verdict(&order, arrived) {
             MoneyVerdict::Keep => keep(context, &order, &with, leftovers).await?,
             MoneyVerdict::Kept => {
                 // Once a refund has begun nothing is left to finish here: the refund takes care of the units.

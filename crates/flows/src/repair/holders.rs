@@ -6,7 +6,7 @@ use domain::bucket::{Bucket, BucketNo};
 use domain::ids::{Buyer, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
-use domain::repair::{HolderVerdict, is_due, verdict};
+use domain::repair::{HolderVerdict, holder_verdict, is_due};
 use futures::stream::{self, StreamExt};
 use store::StoreError;
 
@@ -77,7 +77,7 @@ async fn repair_holder(
         None => store.claims(&id.buyer(), &offer.sale).await?,
     };
     let claim = claims.claims.get(&offer.item);
-    let verdict = verdict(id, *bucket, order, claim, now);
+    let verdict = holder_verdict(id, *bucket, order, claim, now);
     // If nothing names the buyer, the failed order is recorded under the buyer's key. It must be recorded in any
     // case, because the record is what makes it safe to return the units.
     let named = buyer.or_else(|| order.map(|order| order.buyer_name.clone()));

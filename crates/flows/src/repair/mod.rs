@@ -3,7 +3,7 @@
 //! | step | what it does |
 //! |---|---|
 //! | walk the buckets of every watched sale | lays out missing buckets, adds up free, held and sold units |
-//! | `holders` | each old holder leads to its order and claim; [`domain::repair::verdict`] says what to do |
+//! | `holders` | each old holder leads to its order and claim; [`domain::repair::holder_verdict`] says what to do |
 //! | `pages` | corrects pages of open buckets that differ from the buckets themselves |
 //! | `money` | payments and refunds that the log marks as open: settles the one, resumes the other |
 //!

@@ -55,7 +55,7 @@ pub fn by_order(bucket: BucketNo, order: Order) -> HolderVerdict {
         let each = Status::ALL.into_iter().flat_map(|status| [true, false].map(|here| (status, here)));
         each.map(|(status, here)| {
             let order = real_order(Order::new(status, if here { 0 } else { 1 }));
-            ((status as u8, here), repair::verdict(&order.id, 0, Some(&order), None, at(NOW_S)))
+            ((status as u8, here), repair::holder_verdict(&order.id, 0, Some(&order), None, at(NOW_S)))
         })
         .collect()
     });
@@ -66,7 +66,7 @@ pub fn by_order(bucket: BucketNo, order: Order) -> HolderVerdict {
 /// What reconcile does about a holder without an order, by the buyer's claim.
 pub fn by_claim(id: OrderNo, bucket: BucketNo, claim: Option<Claim>) -> HolderVerdict {
     let claim = claim.map(real_claim);
-    repair::verdict(&real_id(id), u32::from(bucket), None, claim.as_ref(), at(NOW_S))
+    repair::holder_verdict(&real_id(id), u32::from(bucket), None, claim.as_ref(), at(NOW_S))
 }
 
 /// What a press finds in its buyer's claims.

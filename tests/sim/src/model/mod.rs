@@ -7,7 +7,7 @@
 //! reality. Processes crash between any two steps, answers are lost and the write is sent again, a delayed write
 //! arrives long after its sender has given up, and messages are delivered any number of times.
 //!
-//! Decisions are made by the deployed code ([`domain::order::step`], [`domain::repair::verdict`],
+//! Decisions are made by the deployed code ([`domain::order::step`], [`domain::repair::holder_verdict`],
 //! [`domain::claim::BuyerClaims::standing`]). The conditions of the writes ([`tables`]) and the steps of the flows
 //! ([`processes`], [`steps`]) are written down here a second time. [`search`] visits all states, and [`symmetry`]
 //! treats states that differ only in names as one.
