@@ -98,7 +98,7 @@ reconcile: $(if $(STAGE),,build-local) ## Run reconcile now, and print what it d
 #: STAGE=prod
 	@$(if $(STAGE),infra/stage.sh reconcile,target/debug/seckill-ops reconcile)
 
-##@ Deploy
+##@ Deploy (the stage in STAGE, which has no default: dev is infra/stages/dev.toml)
 build: ## Build the functions for Lambda
 #: ARCH=arm64 or x86_64
 	@infra/stage.sh build

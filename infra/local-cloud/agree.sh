@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs the cases of tests/it/cases against software that nobody here wrote (the PyPI package ministack), in real time.
-# A case that fails there and passes here is a difference to explain: DIFFERENCES below names those that are known, with
-# the reason. The script fails if another case fails, or if a known difference is gone.
+# Runs the cases of cloud/tests/it/cases against software that nobody here wrote (the PyPI package ministack), in real
+# time. A case that fails there and passes here is a difference to explain: DIFFERENCES below names those that are
+# known, with the reason. The script fails if another case fails, or if a known difference is gone.
 set -eu
 
 PORT="${PORT:-18911}"
