@@ -3,7 +3,8 @@
 //! This crate decides; `flows` carries the decisions out. Time and random numbers are arguments, so every rule
 //! gives the same answer for the same input.
 //!
-//! Start with [`order::step`], the life of an order, and [`repair::holder_verdict`], which repairs what a crash leaves behind.
+//! Start with [`order::step`], the life of an order, and [`repair::holder_verdict`], which repairs what a crash leaves
+//! behind.
 //!
 //! | module | what it decides |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! Payments: which money pays for an order, and which is refunded.
 //!
 //! The order's row decides about every transaction: it either pays for the order (`paid`) or is refunded (`returned`),
-//! never both. Each decision is one conditional write, so it is made once. [`money_verdict`] says which of the two it is.
+//! never both. Each decision is one conditional write, so it is made once. [`money_verdict`] says which of the two it
+//! is.
 
 use std::fmt;
 
