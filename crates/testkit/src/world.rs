@@ -2,7 +2,6 @@
 //! [`World::consume`], [`World::stream`], [`World::deadlines`] and [`World::reconcile`] when it wants messages,
 //! stream records, deadlines or a repair to happen.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
@@ -26,8 +25,8 @@ use local_cloud::clock::Clock;
 use local_cloud::engine::Cloud;
 use local_cloud::engine::dynamodb::SequenceNumber;
 use local_cloud::engine::sqs::Receive;
-use local_cloud::template;
 use local_cloud::template::model::Stack;
+use local_cloud::template::{self, ReadOptions};
 use local_cloud::wire::{Call, Fault, Wire};
 use providers::Providers;
 use sandbox::CloudWithSandbox;
@@ -41,7 +40,9 @@ pub const SALT: &str = "salt";
 
 pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../template.yaml");
-    template::read(&path, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"))
+    // Named as `make run` names it, so that tools can look into the tables of a running system.
+    let options = ReadOptions { stack_name: seckill_run::STACK_NAME.to_owned(), ..ReadOptions::default() };
+    template::read_with(&path, &options).unwrap_or_else(|error| panic!("{error}"))
 });
 
 /// Decides which fault each call meets.

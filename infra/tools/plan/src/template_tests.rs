@@ -24,6 +24,6 @@ fn the_constants_agree_with_the_template() {
     assert_eq!(number(&["\n  SeckillRateLimit:\n", " Default: "]), TEMPLATE_RATE);
     // The simulated gateway has a burst of half a second.
     assert_eq!(number(&["\n  SeckillBurstLimit:\n", " Default: "]), TEMPLATE_RATE / 2.0);
-    let warmed = template().matches("WarmThroughput: !If [IsWarm").count();
+    let warmed = template().matches("WarmThroughput: !If\n        - IsWarm\n").count();
     assert_eq!(figures::float(u64::try_from(warmed).unwrap()), WARM_TABLES);
 }
