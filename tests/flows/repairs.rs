@@ -247,7 +247,7 @@ async fn a_missing_bucket_is_reported_and_not_laid_out_again() {
     client.delete_item().table_name(&world.names().stock).key("bucket", key).send().await.unwrap();
     let report = world.reconcile().await;
     assert_eq!((report.drift, report.laid_out), (20, 0), "{report:?}");
-    assert!(report.findings.iter().any(|finding| finding.contains("bucket 2 was laid out and is not there")));
+    assert!(report.findings.iter().any(|finding| finding.contains("bucket 2 was laid out and has disappeared")));
     world.preheat(&offer).await;
     assert_eq!(world.buckets(&offer).await.len(), 2);
 }
