@@ -1,22 +1,19 @@
 //! `web/openapi.yaml` is correct: its routes match the template, its codes match the code, and wrong answers are
 //! found. (Every answer in the end-to-end tests is checked against it too: see `testkit::http`.)
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use edge::Code;
 use serde_json::{Value, json};
 use testkit::contract::{Operation, description, fault, operations};
+use testkit::world::STACK;
 
 #[test]
 fn the_described_routes_and_scopes_match_the_template() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
-    let stack = local_cloud::template::read(&path, &BTreeMap::new()).unwrap();
-    let deployed: BTreeSet<Operation> = stack
-        .http_api
-        .unwrap()
-        .routes
-        .into_iter()
+    let routes = &STACK.http_api.as_ref().unwrap().routes;
+    let deployed: BTreeSet<Operation> = routes
+        .iter()
+        .cloned()
         .map(|route| Operation {
             method: route.method,
             path: route.path,

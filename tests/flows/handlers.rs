@@ -1,7 +1,5 @@
 //! The deployed handlers of payment-notify, shop and admin, in process and on the driven clock, for the other tests.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use ::payments::sandbox::{Happened, Keys, Payment, Sandbox, State};
@@ -14,7 +12,7 @@ use serde_json::Value;
 use store::{Names, Store};
 use telemetry::Sink;
 use testkit::lambda_request::{Answer, request};
-use testkit::world::{SALT, World};
+use testkit::world::{SALT, World, function};
 
 /// The handlers and the metrics that they wrote.
 pub(crate) struct Handlers {
@@ -135,8 +133,5 @@ pub(crate) fn payment(world: &World, kind: Kind, number: &str) -> Payment {
 
 /// The ARN of the payment secret in the template.
 pub(crate) fn payment_secret() -> String {
-    let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
-    let stack = local_cloud::template::read(&template, &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"));
-    let notify = stack.functions.iter().find(|function| function.binary == "payment-notify").unwrap();
-    notify.environment["PAYMENT_SECRET_ARN"].clone()
+    function("payment-notify").environment["PAYMENT_SECRET_ARN"].clone()
 }

@@ -38,7 +38,8 @@ use crate::{permissions, second_engine};
 pub const START_MS: i64 = 1_794_326_400_000;
 pub const SALT: &str = "salt";
 
-pub(crate) static STACK: LazyLock<Stack> = LazyLock::new(|| {
+/// The product's template, read.
+pub static STACK: LazyLock<Stack> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../template.yaml");
     // Named as `make run` names it, so that tools can look into the tables of a running system.
     let options = ReadOptions { stack_name: seckill_run::STACK_NAME.to_owned(), ..ReadOptions::default() };
@@ -324,7 +325,8 @@ pub fn providers(config: &SdkConfig, wire: &Wire) -> Providers {
     Providers::new(config, secret, SharedHttpConnector::new(wire.clone()), Arc::new(random))
 }
 
-fn function(binary: &str) -> &'static local_cloud::template::model::Function {
+/// A function of the template, by the name of its binary.
+pub fn function(binary: &str) -> &'static local_cloud::template::model::Function {
     STACK.functions.iter().find(|function| function.binary == binary).unwrap()
 }
 
