@@ -48,6 +48,9 @@ async fn units_are_held_confirmed_and_released_once_and_only_by_their_own_order(
     assert_eq!(world.store.confirm(&offer, 0, &order, 3).await.unwrap(), Moved::NotHeld);
     assert_eq!(world.store.release(&offer, 0, &order, 3).await.unwrap(), Moved::NotHeld);
     assert_eq!(world.figures(&offer).await, (21, 0, 3));
+    // A delayed hold that arrives after the payment finds its units sold, and holds no others.
+    assert_eq!(world.store.hold(&offer, 0, &order, 3).await.unwrap(), Hold::Held);
+    assert_eq!(world.figures(&offer).await, (21, 0, 3));
 }
 
 /// A hold must not create the bucket.

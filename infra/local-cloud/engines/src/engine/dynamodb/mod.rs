@@ -143,8 +143,8 @@ impl DynamoDb {
         Ok(kept.map(|kept| TableShape::kept(&kept) == TableShape::asked(request)))
     }
 
-    /// Everything in a table, each row as DynamoDB's JSON under its key, for whoever watches from outside: a client
-    /// asks by `Scan`.
+    /// Every row of a table as DynamoDB's JSON, by its key. For tests that look into the tables; clients
+    /// use `Scan`.
     pub async fn rows(&self, table: &str) -> Result<BTreeMap<(String, String), String>, DynamoError> {
         let table = table.to_owned();
         let rows = self.worker.run(move |engine| engine.storage.scan_items(&table, &ScanParams::default())).await??;
