@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use super::registry::{Linked, Setup, StartFailed, StartOf};
 use super::{CONCURRENCY, InProcessConfig, SdkConfigOf, logs};
-use crate::host::runner::{Counts, count, milliseconds};
+use crate::host::runner::{Counts, count};
 use crate::host::{Counters, FunctionLog, HostError, HostLimits, LARGEST_PAYLOAD_BYTES, ids, variables_of};
 use crate::invoke::{FunctionError, Outcome};
 use crate::template::model::Function;
@@ -66,10 +66,10 @@ impl Running {
         config: &InProcessConfig,
         logs_error: impl Fn(std::io::Error) -> HostError,
     ) -> Result<Self, HostError> {
-        let start = config.registry.get(&function.binary).ok_or_else(|| HostError::NotLinked {
-            function: function.name.clone(),
-            binary: function.binary.clone(),
-        })?;
+        let start = config
+            .registry
+            .get(&function.binary)
+            .ok_or_else(|| HostError::NotLinked { function: function.name.clone(), binary: function.binary.clone() })?;
         let most = config.limits.environments.max(CONCURRENCY);
         let limit = function.reserved_concurrency.map_or(most, |reserved| reserved.min(most));
         let concurrency = usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
@@ -271,8 +271,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 async fn called(linked: &Linked, input: Input) -> Result<Answer, FunctionError> {
-    let not_readable =
-        |error: String| FunctionError { error_type: "Runtime.Unknown".into(), message: error };
+    let not_readable = |error: String| FunctionError { error_type: "Runtime.Unknown".into(), message: error };
     match (linked, input) {
         (Linked::Requests(answer), Input::Request(request)) => Ok(Answer::Response(answer(request).await)),
         (Linked::Requests(answer), Input::Event(payload)) => {
