@@ -28,7 +28,14 @@ impl Sim {
             Action::Press { buyer, key, quantity, environment, informed } => {
                 let began_ms = self.observer.clock.now_ms();
                 let seen_version = if *informed { Some(self.shown_version().await) } else { None };
-                let press = Press { buyer: *buyer, key: key.clone(), quantity: *quantity, seen_version, began_ms };
+                let press = Press {
+                    buyer: *buyer,
+                    key: key.clone(),
+                    quantity: *quantity,
+                    environment: *environment,
+                    seen_version,
+                    began_ms,
+                };
                 self.note_key_use(&press);
                 let invocation = actors::press(self.functions.seckill(*environment), &self.offer, press);
                 self.start(id, (Function::Seckill, *environment), invocation)
@@ -193,7 +200,7 @@ impl Sim {
 
 impl Sim {
     /// The availability version that a storefront could show at this moment.
-    async fn shown_version(&self) -> u64 {
+    pub(crate) async fn shown_version(&self) -> u64 {
         let pages = pages(self.observer.item(&self.offer).await.layout.buckets());
         let numbers: Vec<PageNo> = (0..pages).collect();
         let pages = self.observer.store.pages_consistently(&self.offer, &numbers).await.unwrap();

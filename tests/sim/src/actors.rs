@@ -22,6 +22,8 @@ pub struct Press {
     pub buyer: usize,
     pub key: Option<String>,
     pub quantity: u32,
+    /// The running function that the press reaches.
+    pub environment: usize,
     /// The availability version that the buyer saw when pressing.
     pub seen_version: Option<u64>,
     pub began_ms: i64,

@@ -7,7 +7,7 @@ use testkit::world::names;
 
 use crate::actors::{Outcome, Press, Refused, name};
 use crate::choice::Delivery;
-use crate::run::Sim;
+use crate::run::{Sim, SoldOut};
 
 /// How old a function's cached knowledge that an item is sold out may be: of the sale, the page, and a bucket.
 const REMEMBERED_MS: i64 = 1_000 + 300 + 1_000;
@@ -68,7 +68,10 @@ impl Sim {
             Ok(order) => order,
             Err(refused) => {
                 return match refused.code.as_str() {
-                    "SOLD_OUT" => self.check_sold_out(press),
+                    "SOLD_OUT" => {
+                        self.note_sold_out(press);
+                        self.check_sold_out(press)
+                    }
                     "DUPLICATE_ORDER"
                         if !refused.order.as_ref().is_some_and(|order| self.belongs_to(*buyer, order)) =>
                     {
@@ -116,6 +119,13 @@ impl Sim {
         if let Some(key) = &press.key {
             self.key_uses.entry((press.buyer, key.clone())).or_default().insert(press.quantity);
         }
+    }
+
+    /// The buyer comes back when the storefront shows a newer version.
+    fn note_sold_out(&mut self, press: &Press) {
+        let version = futures::executor::block_on(self.shown_version());
+        let Press { buyer, ref key, quantity, environment, .. } = *press;
+        self.sold_out.push(SoldOut { buyer, key: key.clone(), quantity, environment, version });
     }
 
     /// Checks that SOLD_OUT was justified: every bucket was short of units at some moment since the oldest state that

@@ -99,7 +99,13 @@ impl Conditions {
         // A few buyers compete for the last units and cancel often, so several requests for one order meet at a
         // bucket that runs empty and opens again.
         let scramble = rng.chance(30);
+        // Buyers pay at once and calls are often late, so a delayed write arrives after its order was paid.
+        let late_writes = !scramble && rng.chance(20);
+        if late_writes {
+            faults.iter_mut().filter(|(fault, _)| *fault == Fault::Late).for_each(|(_, percent)| *percent = 15);
+        }
         let factor = |activity: Activity| match activity {
+            Activity::Pay | Activity::AtProvider | Activity::Notice if late_writes => 3,
             Activity::Cancel if scramble => 10,
             Activity::Press | Activity::Messages if scramble => 2,
             _ => 1,
@@ -110,7 +116,7 @@ impl Conditions {
         };
         let activities = ACTIVITIES.iter().map(|activity| weighted(activity, rng)).collect();
         const QUICK: &[u64] = &[50, 300, 1_000, 5_000, 7_000, 61_000, 200_000];
-        const SLOW: &[u64] = &[5, 50, 300, 400, 1_000, 2_000, 5_000, 20_000];
+        const SLOW: &[u64] = &[5, 50, 100, 300, 400, 1_000, 2_000, 5_000, 20_000];
         Self {
             steps: [100, 300, 400, 600][rng.below(4)],
             faults,
@@ -125,7 +131,7 @@ impl Conditions {
             eager: if scramble { 4 } else { 0 },
             impatience: if scramble { 30 } else { [0, 5, 15][rng.below(3)] },
             slowness: [0, 3, 8, 20][rng.below(4)],
-            late_arrivals: [2, 4, 20][rng.below(3)],
+            late_arrivals: if late_writes { 2 } else { [2, 4, 20][rng.below(3)] },
             double_quantity: if scramble { 0 } else { [5, 10, 40][rng.below(3)] },
         }
     }

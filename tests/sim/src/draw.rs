@@ -6,7 +6,7 @@ use domain::payment::Method;
 use crate::choice::{Action, Choice, DeadlineDelivery, Delivery, NthLatest, ProviderEvent};
 use crate::conditions::Activity;
 use crate::functions::ENVIRONMENTS;
-use crate::run::Sim;
+use crate::run::{Sim, SoldOut};
 
 /// The most actors at the same time.
 const MAX_ACTORS: usize = 6;
@@ -62,6 +62,12 @@ impl Sim {
     async fn draw_activity(&mut self) -> Choice {
         if self.rng.chance(self.conditions.impatience)
             && let Some(act) = self.draw_repeat()
+        {
+            return Choice::Start(act);
+        }
+        if !self.sold_out.is_empty()
+            && self.rng.chance(40)
+            && let Some(act) = self.draw_return().await
         {
             return Choice::Start(act);
         }
@@ -140,6 +146,16 @@ impl Sim {
             Action::Press { buyer, key, quantity, .. } => self.press_of(buyer, key, quantity),
             act => act,
         })
+    }
+
+    /// A buyer who was told SOLD_OUT presses again because the storefront shows a newer version. The press often
+    /// reaches the same function, which may not have seen that version yet.
+    async fn draw_return(&mut self) -> Option<Action> {
+        let shown = self.shown_version().await;
+        let which = self.sold_out.iter().rposition(|refused| refused.version < shown)?;
+        let SoldOut { buyer, key, quantity, environment, .. } = self.sold_out.remove(which);
+        let environment = if self.rng.chance(80) { environment } else { self.rng.below(ENVIRONMENTS) };
+        Some(Action::Press { buyer, key, quantity, environment, informed: true })
     }
 
     /// A press of any buyer, or of one who was just accepted; with the previous key, a new one, or none.

@@ -37,6 +37,18 @@ pub struct Run {
     pub coverage: Coverage,
 }
 
+/// A press that was answered SOLD_OUT.
+#[derive(Clone, Debug)]
+pub(crate) struct SoldOut {
+    pub(crate) buyer: usize,
+    pub(crate) key: Option<String>,
+    pub(crate) quantity: u32,
+    /// The running function that refused it.
+    pub(crate) environment: usize,
+    /// The availability version that a storefront showed at the time.
+    pub(crate) version: u64,
+}
+
 pub struct Sim {
     pub(crate) seed: u64,
     pub(crate) rng: Rng,
@@ -69,6 +81,8 @@ pub struct Sim {
     pub(crate) refused: Option<u64>,
     /// Presses that were answered UNAVAILABLE: buyer, key and quantity.
     pub(crate) unanswered: Vec<(usize, Option<String>, u32)>,
+    /// Presses that were answered SOLD_OUT and may be repeated.
+    pub(crate) sold_out: Vec<SoldOut>,
     /// The keys of requested restocks, and of those that were answered with success. Each restock is one unit.
     pub(crate) restocks: BTreeSet<String>,
     pub(crate) restocked: BTreeSet<String>,
@@ -166,6 +180,7 @@ impl Sim {
             slow: BTreeSet::new(),
             refused: None,
             unanswered: Vec::new(),
+            sold_out: Vec::new(),
             restocks: BTreeSet::new(),
             restocked: BTreeSet::new(),
             paused: false,
