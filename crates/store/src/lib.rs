@@ -24,7 +24,7 @@ mod stock;
 
 pub use accounts::{Account, Credited};
 pub use claims::{ClaimWrite, NewClaim};
-pub use config::{Deadlines, MissingSetting, Names, sdk_config};
+pub use config::{Deadlines, MissingSetting, Names, sdk_config, timeouts};
 pub use error::StoreError;
 pub use orders::{OrderChange, Placed, PointsPaid, Revival};
 pub use payments::Opened;

@@ -77,7 +77,7 @@ impl Running {
         Ok(Self {
             function: function.clone(),
             start,
-            variables: Arc::new(variables_of(function)),
+            variables: Arc::new(variables_of(function, &config.endpoint_url)),
             sdk_config: Arc::clone(&config.sdk_config),
             log: Arc::new(log),
             counts: Counts::default(),
@@ -192,7 +192,7 @@ impl Running {
         let log = Arc::clone(&self.log);
         let setup = Setup {
             variables: Arc::clone(&self.variables),
-            config: (self.sdk_config)(&self.function.name),
+            config: (self.sdk_config)(&self.function.name, &self.variables),
             log: Arc::new(move |line: &str| log.write(line)),
         };
         count(&self.counts.cold_starts);
