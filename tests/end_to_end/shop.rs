@@ -24,7 +24,13 @@ fn binaries() -> PathBuf {
 }
 
 impl Shop {
+    /// The deployed binaries, each in processes of its own.
     pub(crate) async fn open() -> Self {
+        Self::open_on("processes").await
+    }
+
+    /// The functions on this host.
+    pub(crate) async fn open_on(host: &str) -> Self {
         let data = tempfile::tempdir().unwrap();
         let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
         let binaries = binaries();
@@ -36,6 +42,8 @@ impl Shop {
             data.path().as_os_str(),
             "--binaries".as_ref(),
             binaries.as_os_str(),
+            "--host".as_ref(),
+            host.as_ref(),
             "--port".as_ref(),
             "0".as_ref(),
         ];

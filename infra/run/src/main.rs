@@ -7,6 +7,9 @@ use clap::Parser as _;
 use seckill_run::{LocalShop, Options, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Options::parse();

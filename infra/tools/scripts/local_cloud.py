@@ -25,6 +25,8 @@ class LocalCloud:
             str(self.port),
             "--data-dir",
             str(work / "data"),
+            "--host",
+            "processes",
             "--binaries",
             str(binaries),
             "--no-demo",
