@@ -145,6 +145,6 @@ mod tests {
         busy.kill().unwrap();
         busy.wait().unwrap();
         assert!(used >= Duration::from_millis(50) && used < Duration::from_secs(1), "{used:?}");
-        assert_eq!(cpu_of_children(std::process::id(), "no such program"), Duration::ZERO);
+        assert_eq!(cpu_of_all_children(std::process::id(), Some("no such program")), Duration::ZERO);
     }
 }

@@ -156,8 +156,9 @@ impl Sim {
         self.reading = Some(last.sequence_number.clone());
         let event = stream_event(
             "arn:aws:dynamodb:eu-central-1:000000000000:table/stock/stream/1",
-            records.iter().map(|record| &record.event),
+            &records,
         );
+        let event = serde_json::from_str(&event).unwrap_or_default();
         self.start(id, (Function::Availability, 0), actors::stream(self.functions.availability(), event))
     }
 
