@@ -4,8 +4,8 @@ Usage: invoke.py one FUNCTION EVENT  runs one function on one event, which is a 
        invoke.py all                 runs every event of tests/events, and checks the answers.
 
 Where a container engine answers, this is `sam local invoke`; otherwise it is AWS's Runtime Interface Emulator, which
-needs no container. WITH=sam or WITH=emulator chooses. BINARIES is the folder of the bootstraps, and PORT the port of the
-local cloud that runs; if none does, one is started for this command, on the data of DATA_DIR.
+needs no container. WITH=sam or WITH=emulator chooses. BINARIES is the folder of the bootstraps, and PORT the port of
+the local cloud that runs; if none does, one is started for this command, on the data of DATA_DIR.
 
 The files of an invocation are left in target/invoke, for the printed command to be repeated.
 """
@@ -118,7 +118,7 @@ def runner_for(cloud: LocalCloud, address: str | None):
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     if address and not cloud.container_endpoint:
-        say(f"Containers do not reach this local cloud, so this is the emulator. Restart the local cloud with")
+        say("Containers do not reach this local cloud, so this is the emulator. Restart the local cloud with")
         say(f'make run ARGS="--also-listen {address}" for sam local invoke.')
         address = None
     if address:

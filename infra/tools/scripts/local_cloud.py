@@ -23,8 +23,8 @@ class LocalCloud:
         data: pathlib.Path | None = None,
         also_listen: str | None = None,
     ) -> None:
-        """With `issuer`, others verify its tokens, so its tokens name its own address. With `data`, which is kept, there
-        is a demo sale. Containers reach the engines at the address `also_listen`."""
+        """With `issuer`, others verify its tokens, so its tokens name its own address. With `data`, which is kept,
+        there is a demo sale. Containers reach the engines at the address `also_listen`."""
         self.port = free_port()
         self.issuer = f"http://127.0.0.1:{self.port}"
         log = work / "local.log"

@@ -78,7 +78,8 @@ check_port() {
 
 explain() {
     found=$(free_mb)
-    [ "$found" -ge 100 ] || stop "The disk is full ($found MB are free). Free some space, then run the same command again."
+    [ "$found" -ge 100 ] ||
+        stop "The disk is full ($found MB are free). Free some space, then run the same command again."
     # What this build needs may be there although not everything is, so the second question decides.
     host=$(rustc -vV 2>/dev/null | sed -n 's/^host: //p')
     cargo fetch --locked --offline --target "$host" >/dev/null 2>&1 ||

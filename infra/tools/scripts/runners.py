@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 
 from local_cloud import free_port, wait_for
@@ -60,7 +61,7 @@ class Sam:
     def __init__(self, functions: list[dict], binaries: pathlib.Path, folder: pathlib.Path, endpoint: str) -> None:
         from samcli.yamlhelper import yaml_dump, yaml_parse
 
-        self.folder = folder
+        self.folder, self.endpoint = folder, endpoint
         self.log = folder / "sam.log"
         self.is_shown = False
         template = yaml_parse(pathlib.Path("template.yaml").read_text())
@@ -84,6 +85,8 @@ class Sam:
         arguments = ["sam", "local", "invoke", logical_id(function), "--template", str(self.folder / "template.yaml")]
         arguments += ["--env-vars", str(self.folder / "env.json"), "--event", str(event)]
         arguments += ["--parameter-overrides", f"Architecture={MACHINE}", "--region", REGION]
+        # The payment providers of the local cloud are at localhost, which is another machine for a container.
+        arguments += ["--add-host", f"localhost:{urllib.parse.urlsplit(self.endpoint).hostname}"]
         return arguments + (["--skip-pull-image"] if has_image() else [])
 
     def invoke(self, function: dict, event: str):

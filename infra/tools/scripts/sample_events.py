@@ -184,6 +184,8 @@ class Walkthrough:
         answer = self.runner.invoke(self.functions[function_of(name)], text)
         milliseconds = (time.monotonic() - began) * 1000
         shown = json.dumps(answer, ensure_ascii=False)
+        if "statusCode" in answer:
+            shown = f"{answer['statusCode']} {answer.get('body', '')}"
         print(f"  {name:26}{milliseconds:6.0f} ms  {shown[:130]}{'…' if len(shown) > 130 else ''}", flush=True)
         assert "errorType" not in answer, answer
         return answer
