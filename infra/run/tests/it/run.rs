@@ -194,7 +194,7 @@ async fn a_person_runs_a_function_and_sees_what_it_answers() {
 async fn containers_reach_the_engines_and_the_payment_providers_at_an_address_of_their_own() {
     let site = Site::new();
     let options = Options { also_listen: Some(IpAddr::from([127, 0, 0, 2])), ..site.options() };
-    let cloud = LocalShop::start(&options).await.unwrap();
+    let cloud = SeckillLocal::start(&options).await.unwrap();
     let (_, stack) = call("GET", &format!("{}/_local/stack", cloud.base_url()), &[], "").await;
     let live = json_of(&stack)["live"].clone();
     let for_containers = live["containerEndpoint"].as_str().unwrap();
