@@ -62,12 +62,12 @@ impl App {
     /// The function as it is deployed.
     pub fn start(environment: &Environment) -> Result<Self, StartError> {
         let queues = Queues {
-            orders: environment.names.orders_queue_url.clone(),
-            orders_dead: environment.required("ORDERS_DEAD_LETTER_URL")?,
-            timeouts_dead: environment.required("TIMEOUT_DEAD_LETTER_URL")?,
-            stream_dead: environment.required("STOCK_DEAD_LETTER_URL")?,
-            push_dead: environment.required("PUSH_DEAD_LETTER_URL")?,
-            reconcile_dead: environment.required("RECONCILE_DEAD_LETTER_URL")?,
+            orders_queue: environment.names.orders_queue_url.clone(),
+            orders_dead_letters: environment.required("ORDERS_DEAD_LETTERS_URL")?,
+            timeout_dead_letters: environment.required("TIMEOUT_DEAD_LETTERS_URL")?,
+            stock_stream_dead_letters: environment.required("STOCK_STREAM_DEAD_LETTERS_URL")?,
+            push_dead_letters: environment.required("PUSH_DEAD_LETTERS_URL")?,
+            reconcile_dead_letters: environment.required("RECONCILE_DEAD_LETTERS_URL")?,
         };
         let salt = environment.required("BUYER_SALT")?;
         Ok(Self {

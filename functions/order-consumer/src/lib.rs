@@ -43,7 +43,7 @@ impl App {
 
 /// Checks the settings that only this function needs.
 fn check(names: &Names) -> Result<(), MissingSetting> {
-    names.dead_letter_url.as_ref().ok_or(MissingSetting("ORDERS_DEAD_LETTER_URL"))?;
+    names.orders_dead_letters_url.as_ref().ok_or(MissingSetting("ORDERS_DEAD_LETTERS_URL"))?;
     names.deadlines.as_ref().ok_or(MissingSetting("SCHEDULE_GROUP"))?;
     Ok(())
 }
@@ -193,8 +193,8 @@ mod tests {
             })
             .unwrap()
         };
-        assert_eq!(check(&names(&[])).unwrap_err().0, "ORDERS_DEAD_LETTER_URL");
-        assert_eq!(check(&names(&[("ORDERS_DEAD_LETTER_URL", "q")])).unwrap_err().0, "SCHEDULE_GROUP");
+        assert_eq!(check(&names(&[])).unwrap_err().0, "ORDERS_DEAD_LETTERS_URL");
+        assert_eq!(check(&names(&[("ORDERS_DEAD_LETTERS_URL", "q")])).unwrap_err().0, "SCHEDULE_GROUP");
     }
 
     #[test]

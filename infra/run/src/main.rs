@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use seckill_run::{LocalShop, Options, StartError};
+use seckill_local::{Options, SeckillLocal, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[global_allocator]
@@ -13,7 +13,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    seckill_run::logs::init();
+    seckill_local::logs::init();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         eprintln!("seckill-local: cannot listen for Ctrl-C: the system refused");
@@ -38,8 +38,8 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn start(options: &Options) -> Result<LocalShop, StartError> {
-    let cloud = LocalShop::start(options).await?;
+async fn start(options: &Options) -> Result<SeckillLocal, StartError> {
+    let cloud = SeckillLocal::start(options).await?;
     for name in &options.logs {
         for (function, mut lines) in cloud.logs(name)? {
             tokio::spawn(async move {

@@ -36,12 +36,13 @@ pub struct Endpoint {
 impl Endpoint {
     /// Serves `cloud` on a loopback port; 0 is any that is free.
     pub async fn start(cloud: Cloud, port: u16, authorizer: Option<Authorizer>) -> std::io::Result<Self> {
-        Self::serve(Front { cloud, authorizer, connections: None, metrics: Metrics::default() }, port).await
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let front = Front { cloud, authorizer, connections: None, metrics: Metrics::default(), for_containers: false };
+        Self::serve(listener, front)
     }
 
     /// Serves what stands behind `front`.
-    pub(crate) async fn serve(front: Front, port: u16) -> std::io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    pub(crate) fn serve(listener: TcpListener, front: Front) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let router = Router::new().fallback(answer).with_state(front);
         let (stop, stopped) = oneshot::channel::<()>();

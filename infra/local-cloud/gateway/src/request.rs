@@ -10,6 +10,7 @@ use lambda_http::aws_lambda_events::apigw::{
 use lambda_http::aws_lambda_events::query_map::QueryMap;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Request, RequestExt as _};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::event::{Envelope, HOP_BY_HOP, cookies, decoded_path, host, is_text, protocol, text};
 use super::jwt::Verified;
@@ -20,13 +21,16 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// What a path cannot have as it is, by the URL standard.
+const NOT_IN_A_PATH: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'?').add(b'`').add(b'{').add(b'}').add(b'^');
+
 /// Makes the request. An error is a path or a host that no address can have.
 pub(super) fn make(request: &Parts, body: &Bytes, envelope: Envelope<'_>) -> Result<Request, http::Error> {
     let raw_path = decoded_path(request.uri.path());
     let host = host(request);
     let query = request.uri.query().unwrap_or_default();
-    // The path as it was sent: the decoded one may have characters that an address cannot have.
-    let path = request.uri.path();
+    let path = utf8_percent_encode(&raw_path, NOT_IN_A_PATH).to_string();
     let stage = Some(envelope.stage).filter(|stage| *stage != "$default").map(|stage| format!("/{stage}"));
     let stage = stage.filter(|stage| !path.starts_with(stage.as_str())).unwrap_or_default();
     let question_mark = if query.is_empty() { "" } else { "?" };

@@ -160,9 +160,8 @@ impl Policies {
             return Err(Denied::UnknownRequest { caller: caller.function.clone(), request: described(request) });
         };
         // What depends on a condition is decided each time.
-        let conditional = |access: &Access| {
-            caller.statements.iter().any(|statement| is_conditional(statement, &access.action))
-        };
+        let conditional =
+            |access: &Access| caller.statements.iter().any(|statement| is_conditional(statement, &access.action));
         let plain = plain.filter(|_| !needed.iter().any(conditional));
         needed.into_iter().try_for_each(|access| self.check(caller, access))?;
         if let Some(plain) = plain {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use figures::Latency;
 use local_cloud::clock::Clock;
-use seckill_run::LocalShop;
+use seckill_local::SeckillLocal;
 use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::progress;
@@ -108,7 +108,7 @@ impl Buyers {
     /// Each buyer makes one purchase, `clients` at a time.
     pub(crate) async fn purchase_all(
         self: &Arc<Self>,
-        cloud: &LocalShop,
+        cloud: &SeckillLocal,
         clients: u32,
     ) -> Result<PurchaseResults, Problem> {
         // The load has threads of its own, so that its processor time can be told from the system's.
@@ -153,7 +153,6 @@ impl PurchaseResults {
         self.refused_in.add(&other.refused_in);
         self.duplicates += other.duplicates;
     }
-
 }
 
 /// The load's own threads. A runtime must not be dropped where others wait, so it is ended without waiting.

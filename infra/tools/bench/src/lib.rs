@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 
 use report::{Report, Section};
-use seckill_run::HostKind;
+use seckill_local::HostKind;
 
 /// Any error that ends a measurement. It is only ever shown to a person.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -86,15 +86,8 @@ enum Part {
 }
 
 /// The order matters: the memory of the limits is measured before anything else has been freed.
-const ALL: [Part; 7] = [
-    Part::Limits,
-    Part::Costs,
-    Part::Engines,
-    Part::Invocations,
-    Part::Purchases,
-    Part::Processes,
-    Part::Scaling,
-];
+const ALL: [Part; 7] =
+    [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Purchases, Part::Processes, Part::Scaling];
 
 impl Options {
     /// The directory of the functions' binaries.

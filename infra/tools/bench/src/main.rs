@@ -13,7 +13,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    seckill_run::logs::init();
+    seckill_local::logs::init();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         eprintln!("seckill-bench: cannot install a handler for Ctrl-C");

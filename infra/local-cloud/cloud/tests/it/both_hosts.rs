@@ -33,8 +33,7 @@ fn both(functions: &[Function], change: impl Fn(&mut HostLimits)) -> [Fixture; 2
     let mut processes = config(directory.path(), functions.to_vec());
     change(&mut processes.limits);
     let limits = processes.limits.clone();
-    let processes =
-        Fixture { name: "processes", host: AnyHost::Processes(Host::start(processes).unwrap()), directory };
+    let processes = Fixture { name: "processes", host: AnyHost::Processes(Host::start(processes).unwrap()), directory };
     let directory = tempfile::tempdir().unwrap();
     let in_process = InProcessHost::start(in_process(directory.path(), functions, limits)).unwrap();
     [processes, Fixture { name: "in process", host: AnyHost::InProcess(in_process), directory }]

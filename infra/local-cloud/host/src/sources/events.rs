@@ -247,9 +247,7 @@ mod tests {
             text: json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" } }).to_string(),
         };
         let event: Value = serde_json::from_str(&stream_event("arn:\"stream", &[record("1"), record("2")])).unwrap();
-        let expected = |id: &str| {
-            json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" }, "eventSourceARN": "arn:\"stream" })
-        };
+        let expected = |id: &str| json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" }, "eventSourceARN": "arn:\"stream" });
         assert_eq!(event, json!({ "Records": [expected("1"), expected("2")] }));
         assert_eq!(stream_event("arn", &[]), r#"{"Records":[]}"#);
     }
