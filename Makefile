@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help run demo preflight build-local fmt check test browser fuzz-api engines agree lint-template \
 	invoke invoke-all invoke-binaries rehearse \
-	dead-letters redrive audit reconcile build deploy destroy publish-web bootstraps \
+	dead-letters redrive audit reconcile build verify-artifact deploy destroy publish-web bootstraps \
 	plan load bench bench-compare cold-start instructions prove sim planted-bugs drill
 
 help: ## Print the targets
@@ -125,8 +125,13 @@ build: ## Build the functions for Lambda
 #: ARCH=arm64 or x86_64
 	@infra/stage.sh build
 
-deploy: ## Build and deploy a stage; the first time SAM asks for its parameters
-#: STAGE=dev
+verify-artifact: invoke-binaries ## Check and execute what make build made, on the events of tests/events
+#: ARCH=arm64 or x86_64
+	@venv=$$(infra/tools/scripts/venv.sh sam) && \
+		"$$venv/bin/python" infra/tools/scripts/verify_artifact.py $(or $(ARCH),arm64)
+
+deploy: ## Build, verify and deploy a stage; the first time SAM asks for its parameters
+#: STAGE=dev, VERIFY=no deploys without executing the functions first
 	@infra/stage.sh deploy
 
 publish-web: ## Publish the pages to a stage (needs the AWS CLI)

@@ -287,7 +287,7 @@ def place_bootstrap(program: pathlib.Path, folder: pathlib.Path) -> None:
     bootstrap = folder / "bootstrap"
     bootstrap.unlink(missing_ok=True)
     try:
-        bootstrap.hardlink_to(program)
+        bootstrap.hardlink_to(program.resolve())
     except OSError:
         bootstrap.write_bytes(program.read_bytes())
         bootstrap.chmod(0o755)
