@@ -2,9 +2,9 @@
 //!
 //! The same engines are used in two ways:
 //! - in process, for tests: [`wire`] is an HTTP client for the real AWS SDK, on a clock that the test drives;
-//! - behind a loopback port ([`run`]): [`gateway`] answers HTTP requests and WebSockets, and [`sources`] invokes functions
-//!   as AWS would. [`host`] runs the functions' bootstrap binaries, and [`endpoint`] serves the engines to them;
-//!   [`in_process`] runs functions that are linked into the program.
+//! - behind a loopback port ([`run`]): [`gateway`] answers HTTP requests and WebSockets, and [`sources`] invokes
+//!   functions as AWS would. [`host`] runs the functions' bootstrap binaries, and [`endpoint`] serves the engines to
+//!   them; [`in_process`] runs functions that are linked into the program.
 //!
 //! A program adds services outside AWS, such as a payment provider, with [`engine::OutsideService`].
 

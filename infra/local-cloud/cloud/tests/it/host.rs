@@ -1,5 +1,7 @@
-//! The host with real processes: what only they have. `both_hosts.rs` has the rest. This test binary is its own bootstrap: a script in a temporary directory starts it
-//! again with [`bootstrap`] as the only test to run, and an environment variable says how to behave.
+//! The host with real processes: what only they have. `both_hosts.rs` has the rest.
+//!
+//! This test binary is its own bootstrap: a script in a temporary directory starts it again with [`bootstrap`] as the
+//! only test to run, and an environment variable says how to behave.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -247,7 +247,10 @@ mod tests {
             text: json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" } }).to_string(),
         };
         let event: Value = serde_json::from_str(&stream_event("arn:\"stream", &[record("1"), record("2")])).unwrap();
-        let expected = |id: &str| json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" }, "eventSourceARN": "arn:\"stream" });
+        let expected = |id: &str| {
+            let source = "arn:\"stream";
+            json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" }, "eventSourceARN": source })
+        };
         assert_eq!(event, json!({ "Records": [expected("1"), expected("2")] }));
         assert_eq!(stream_event("arn", &[]), r#"{"Records":[]}"#);
     }
