@@ -9,7 +9,7 @@ use domain::bucket::BucketNo;
 use domain::claim::{Answered, BuyerClaims, Claim, ClaimState};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, Offer, OrderId, SaleId};
 
-use crate::rows::{Change, Row, Written, attribute, n, s, update};
+use crate::rows::{Change, ROW_VERSION, Row, Written, attribute, check_version, n, s, update};
 use crate::{Store, StoreError};
 
 const ITEM: &str = "item#";
@@ -43,7 +43,9 @@ impl Store {
         let request = self
             .claims_row(&new.claim.order.buyer(), &new.offer.sale)
             .return_values(ReturnValue::AllNew)
-            .update_expression("SET #claim = :claim, #key = :answered, buyerName = :buyer, expires = :expires")
+            .update_expression(
+                "SET #claim = :claim, #key = :answered, buyerName = :buyer, expires = :expires, rowVersion = :version",
+            )
             .condition_expression("attribute_not_exists(#claim) AND attribute_not_exists(#key)")
             .expression_attribute_names("#claim", format!("{ITEM}{}", new.offer.item))
             .expression_attribute_names("#key", format!("{KEY}{}", new.key))
@@ -53,7 +55,8 @@ impl Store {
                 answered(OPERATION, new.offer, &new.claim.order, new.claim.quantity)?,
             )
             .expression_attribute_values(":buyer", s(new.buyer))
-            .expression_attribute_values(":expires", n(new.expires.as_second()));
+            .expression_attribute_values(":expires", n(new.expires.as_second()))
+            .expression_attribute_values(":version", n(ROW_VERSION));
         match update(OPERATION, request).await? {
             Written::Done(row) => Ok((ClaimWrite::Done, read_claims(OPERATION, row)?)),
             Written::Refused(row) => {
@@ -291,7 +294,8 @@ fn claim_write(operation: &'static str, written: Written) -> Result<ClaimWrite, 
 }
 
 fn read_claims(operation: &'static str, row: Row) -> Result<BuyerClaims, StoreError> {
-    let unreadable = |error: &dyn std::fmt::Display| StoreError::unreadable(operation, error);
+    check_version(operation, &row)?;
+    let unreadable = |error: &dyn std::fmt::Display| StoreError::unreadable_row(operation, error);
     let mut claims = BuyerClaims::default();
     for (name, value) in row {
         if let Some(item) = name.strip_prefix(ITEM) {

@@ -69,6 +69,8 @@ pub enum Metric {
     ReconcileRepairs,
     /// Steps of `reconcile` that failed.
     ReconcileErrors,
+    /// Rows that this release cannot read: a newer one wrote them, or they are damaged.
+    UnreadableRows,
 }
 
 impl Metric {
@@ -95,6 +97,7 @@ impl Metric {
             Self::Drift => "Drift",
             Self::ReconcileRepairs => "ReconcileRepairs",
             Self::ReconcileErrors => "ReconcileErrors",
+            Self::UnreadableRows => "UnreadableRows",
         }
     }
 
@@ -117,7 +120,8 @@ impl Metric {
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileRepairs
-            | Self::ReconcileErrors => "Count",
+            | Self::ReconcileErrors
+            | Self::UnreadableRows => "Count",
         }
     }
 
@@ -147,7 +151,8 @@ impl Metric {
             | Self::RefundsOpen
             | Self::DeadLetters
             | Self::Drift
-            | Self::ReconcileErrors => None,
+            | Self::ReconcileErrors
+            | Self::UnreadableRows => None,
         }
     }
 }

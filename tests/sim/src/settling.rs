@@ -41,7 +41,8 @@ impl Sim {
             self.observer.settle_down().await;
             self.safety.check(&self.observer, &all).await?;
             let is_quiet = found.found_nothing()
-                && found.refunds_open == 0
+                && found.refunds_open == Some(0)
+                && !found.walk_skipped
                 && arrived == 0
                 && late == 0
                 && self.until_the_next_notice().await == 0;
