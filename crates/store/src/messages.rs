@@ -20,6 +20,19 @@ impl Store {
             .map_err(|error| StoreError::of(OPERATION, &error))
     }
 
+    /// Lets SQS deliver a received order message again after so many seconds.
+    pub async fn deliver_again_after(&self, receipt_handle: &str, seconds: i32) -> Result<(), StoreError> {
+        self.sqs
+            .change_message_visibility()
+            .queue_url(&self.names.orders_queue_url)
+            .receipt_handle(receipt_handle)
+            .visibility_timeout(seconds)
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| StoreError::of("deliver a message again soon", &error))
+    }
+
     /// About how many order messages wait to be received.
     pub async fn orders_waiting(&self) -> Result<u64, StoreError> {
         const OPERATION: &str = "look at the orders queue";

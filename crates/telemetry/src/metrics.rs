@@ -69,6 +69,8 @@ pub enum Metric {
     ReconcileRepairs,
     /// Steps of `reconcile` that failed.
     ReconcileErrors,
+    /// Orders whose payment deadline could not be scheduled. `reconcile` closes them.
+    DeadlinesUnscheduled,
     /// Rows that this release cannot read: a newer one wrote them, or they are damaged.
     UnreadableRows,
 }
@@ -98,6 +100,7 @@ impl Metric {
             Self::ReconcileRepairs => "ReconcileRepairs",
             Self::ReconcileErrors => "ReconcileErrors",
             Self::UnreadableRows => "UnreadableRows",
+            Self::DeadlinesUnscheduled => "DeadlinesUnscheduled",
         }
     }
 
@@ -121,7 +124,8 @@ impl Metric {
             | Self::Drift
             | Self::ReconcileRepairs
             | Self::ReconcileErrors
-            | Self::UnreadableRows => "Count",
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => "Count",
         }
     }
 
@@ -152,7 +156,8 @@ impl Metric {
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileErrors
-            | Self::UnreadableRows => None,
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use domain::bucket::BucketNo;
 use domain::claim::{Claim, ClaimState};
-use domain::ids::IdempotencyKey;
+use domain::ids::{IdempotencyKey, Offer};
 use domain::sale::Item;
 use store::{ClaimWrite, Hold, StoreError};
 
@@ -49,7 +49,7 @@ impl Seckill {
                 self.picker.read_buckets(&self.store, offer, purchase.now, random).await?;
             }
             let next = match tried {
-                BUCKETS_TRIED => Err(Refusal::Busy),
+                BUCKETS_TRIED => Err(self.given_up(offer, claim.quantity).await),
                 _ => match self.pick(purchase, item, claim.quantity, random).await? {
                     Pick::Bucket(bucket) => Ok(bucket),
                     Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
@@ -82,6 +82,15 @@ impl Seckill {
             }
         }
         Err(Refusal::Busy)
+    }
+
+    /// Every bucket that was tried has too few units. If that is because the free units are scattered, the answer is
+    /// what can be had from one bucket.
+    async fn given_up(&self, offer: &Offer, quantity: u32) -> Refusal {
+        match self.picker.available(offer).await {
+            available if (1..quantity).contains(&available) => Refusal::SoldOut { available },
+            _ => Refusal::Busy,
+        }
     }
 
     pub(super) async fn pick(
