@@ -128,7 +128,7 @@ async fn a_paid_order_costs_nine_write_units_and_no_deadline() {
     // Claim, hold; claim ORDERED, order; payment opened, its link stored; PAID, payment entry, units sold. The index
     // of open entries is not written.
     assert_eq!(units, 9.0, "{calls:?}");
-    assert_eq!(calls.last().map(String::as_str), Some("DeleteSchedule"), "{calls:?}");
+    assert_eq!(calls.iter().filter(|call| *call == "DeleteSchedule").count(), 1, "{calls:?}");
     world.pass(901);
     assert_eq!(world.deadlines().await, 0, "its schedule was deleted");
 }

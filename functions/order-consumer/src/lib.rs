@@ -145,7 +145,8 @@ fn read(body: &str) -> Result<OrderMessage, String> {
     }
     // The version comes first: the format of a newer version is not known here.
     let Versioned { version } = serde_json::from_str(body).map_err(|error| format!("not an order message: {error}"))?;
-    if version != VERSION {
+    // Older ones are read: what they lack has a default.
+    if version > VERSION {
         return Err(format!("an order message of version {version}: this function knows version {VERSION}"));
     }
     serde_json::from_str(body).map_err(|error| format!("not an order message: {error}"))
@@ -179,6 +180,11 @@ mod tests {
     fn a_message_is_read() {
         let message = read(GOOD).unwrap();
         assert_eq!((message.sale_id.as_str(), message.bucket), ("s1", 3));
+    }
+
+    #[test]
+    fn a_message_of_an_older_release_is_read() {
+        assert!(read(&GOOD.replace("\"version\": 1", "\"version\": 0")).is_ok());
     }
 
     #[test]

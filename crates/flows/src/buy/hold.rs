@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use domain::availability::pages;
 use domain::bucket::BucketNo;
 use domain::claim::{Claim, ClaimState};
 use domain::ids::{IdempotencyKey, Offer};
@@ -49,7 +50,7 @@ impl Seckill {
                 self.picker.read_buckets(&self.store, offer, purchase.now, random).await?;
             }
             let next = match tried {
-                BUCKETS_TRIED => Err(self.given_up(offer, claim.quantity).await),
+                BUCKETS_TRIED => Err(self.given_up(offer, item, claim.quantity).await),
                 _ => match self.pick(purchase, item, claim.quantity, random).await? {
                     Pick::Bucket(bucket) => Ok(bucket),
                     Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
@@ -85,10 +86,12 @@ impl Seckill {
     }
 
     /// Every bucket that was tried has too few units. If that is because the free units are scattered, the answer is
-    /// what can be had from one bucket.
-    async fn given_up(&self, offer: &Offer, quantity: u32) -> Refusal {
+    /// what can be had from one bucket. Of an item with several pages, others may have more.
+    async fn given_up(&self, offer: &Offer, item: &Item, quantity: u32) -> Refusal {
         match self.picker.available(offer).await {
-            available if (1..quantity).contains(&available) => Refusal::SoldOut { available },
+            available if (1..quantity).contains(&available) && pages(item.layout.buckets()) == 1 => {
+                Refusal::SoldOut { available }
+            }
             _ => Refusal::Busy,
         }
     }
