@@ -1,6 +1,6 @@
 //! What a buyer, or chance, does to a payment.
 
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::{Happened, State};
 use rusqlite::Transaction;
 
@@ -44,7 +44,7 @@ impl Action {
 impl Sandbox {
     /// Does something to a payment, given by the merchant's number or one of the provider's. `kind` tells payments of
     /// several providers under the same number apart; without it the latest is meant.
-    pub async fn act(&self, kind: Option<Kind>, id: &str, action: Action) -> Result<PaymentView, SandboxError> {
+    pub async fn act(&self, kind: Option<ProviderKind>, id: &str, action: Action) -> Result<PaymentView, SandboxError> {
         let (side, now, wanted) = (self.side().await?, self.now(), id.to_owned());
         let done = self.database.transaction(move |db| {
             create::expire(db, &side, now)?;
@@ -72,7 +72,7 @@ impl Sandbox {
             return Err(unusable());
         }
         let request = http::Request::get(uri.clone()).body(bytes::Bytes::new()).map_err(|_| unusable())?;
-        let answer = self.call(Kind::Alipay, request).await;
+        let answer = self.call(ProviderKind::Alipay, request).await;
         let page = answer.headers().get(http::header::LOCATION).and_then(|link| link.to_str().ok());
         match page.and_then(|link| link.rsplit_once('/')) {
             Some((_, id)) => self.look(id, true).await,
@@ -142,7 +142,7 @@ fn pay(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Result<(
 /// At Stripe a payment that failed afterwards is over; the others let the buyer try again.
 fn fail(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Result<(), SandboxError> {
     kept.opened = true;
-    if kept.kind == Kind::Stripe {
+    if kept.kind == ProviderKind::Stripe {
         return create::end(db, side, kept, Ended::Failed, now);
     }
     rows::update(db, kept)?;

@@ -1,6 +1,6 @@
 //! Money back: once for each refund number, and never more than was paid.
 
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::{Happened, Refund, State};
 use rusqlite::Transaction;
 
@@ -10,7 +10,13 @@ use super::{Now, SandboxError, Side, notices, rows};
 type Done<T> = Result<T, SandboxError>;
 
 /// Sends money back, or finds that it went back before.
-pub(super) fn refund(db: &Transaction<'_>, side: &Side, kind: Kind, wanted: Refund, now: Now) -> Done<Decision> {
+pub(super) fn refund(
+    db: &Transaction<'_>,
+    side: &Side,
+    kind: ProviderKind,
+    wanted: Refund,
+    now: Now,
+) -> Done<Decision> {
     let Some(mut kept) = rows::by_transaction(db, kind, &wanted.transaction)? else { return Ok(Decision::Missing) };
     if let Some(made) = made_before(db, kind, &wanted)? {
         let same = made.transaction == wanted.transaction && made.amount == wanted.amount;
@@ -43,8 +49,8 @@ pub(super) fn refund(db: &Transaction<'_>, side: &Side, kind: Kind, wanted: Refu
     if kept.payment.state == State::Refunded {
         // WeChat Pay tells whom the refund names, the others whom the payment named.
         let url = match kind {
-            Kind::WechatV3 | Kind::WechatV2 => Some(wanted.notify_url.clone().unwrap_or_default()),
-            Kind::Alipay | Kind::Stripe => None,
+            ProviderKind::WechatV3 | ProviderKind::WechatV2 => Some(wanted.notify_url.clone().unwrap_or_default()),
+            ProviderKind::Alipay | ProviderKind::Stripe => None,
         };
         notices::tell(db, side, &kept, Happened::Refunded, url, now)?;
     }
@@ -53,20 +59,22 @@ pub(super) fn refund(db: &Transaction<'_>, side: &Side, kind: Kind, wanted: Refu
 
 /// The refund under this number, if there was one. Stripe goes by idempotency keys, and Alipay's numbers count for
 /// each payment.
-fn made_before(db: &Transaction<'_>, kind: Kind, wanted: &Refund) -> Done<Option<Refund>> {
+fn made_before(db: &Transaction<'_>, kind: ProviderKind, wanted: &Refund) -> Done<Option<Refund>> {
     let mut made = match kind {
-        Kind::Stripe => return Ok(None),
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::refunds(db, kind, &wanted.refund)?,
+        ProviderKind::Stripe => return Ok(None),
+        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => {
+            rows::refunds(db, kind, &wanted.refund)?
+        }
     };
-    made.retain(|made| kind != Kind::Alipay || made.transaction == wanted.transaction);
+    made.retain(|made| kind != ProviderKind::Alipay || made.transaction == wanted.transaction);
     Ok(made.into_iter().next())
 }
 
 /// Is the money back? By the refund's number, at Stripe by the payment's transaction.
-pub(super) fn query(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Decision> {
+pub(super) fn query(db: &Transaction<'_>, kind: ProviderKind, id: &str) -> Done<Decision> {
     let made = match kind {
-        Kind::Stripe => rows::refunds_of(db, kind, id)?,
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::refunds(db, kind, id)?,
+        ProviderKind::Stripe => rows::refunds_of(db, kind, id)?,
+        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => rows::refunds(db, kind, id)?,
     };
     let Some(made) = made.into_iter().next_back() else { return Ok(Decision::NoRefund) };
     let kept = rows::by_transaction(db, kind, &made.transaction)?;

@@ -15,7 +15,7 @@
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Event, Order, Status, Step, step};
 use domain::payment::{Method, RefundCause, RefundEntry};
-use payments::{Kind, RefundNumber, RefundRequest, Refunding};
+use payments::{ProviderKind, RefundNumber, RefundRequest, Refunding};
 
 use crate::error::FlowError;
 use crate::{CAS_ATTEMPTS, Context, finish};
@@ -112,7 +112,7 @@ async fn ask_provider(context: Context<'_>, entry: &RefundEntry) -> Result<Refun
     let Context { providers, now, .. } = context;
     let method = entry.with.method;
     let failed = |trouble| FlowError::Provider { method, trouble };
-    let (Some(kind), Some(request)) = (Kind::of(method), request(entry)) else {
+    let (Some(kind), Some(request)) = (ProviderKind::of(method), request(entry)) else {
         return Err(FlowError::Unclear { method, what: "the refund log does not name a payment".to_owned() });
     };
     if entry.tries > 0 {
