@@ -44,7 +44,7 @@ async fn a_key_that_resumed_an_abandoned_attempt_keeps_its_answer() {
     world.press(&offer, "alice").await.unwrap_err();
     world.clear_faults();
     world.pass(121);
-    // The abandoned attempt was for one unit and holds none: this request for two takes its place, and keeps its answer.
+    // The abandoned attempt was for one unit and holds none: this request for two takes its place.
     let order = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
     let again = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
     assert_eq!(again, order);
