@@ -287,6 +287,7 @@ mod tests {
                 (409, "DUPLICATE_ORDER"),
                 (409, "LIMIT_EXCEEDED"),
                 (409, "WRONG_STATE"),
+                (412, "STALE_VERSION"),
                 (422, "IDEMPOTENCY_MISMATCH"),
                 (400, "INVALID"),
                 (413, "TOO_LARGE"),
