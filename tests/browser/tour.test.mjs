@@ -9,7 +9,7 @@ import { after, before, test } from "node:test";
 import { freePort, output, root, startBrowser, until } from "./cloud.mjs";
 
 const folder = process.env.PICTURES ? join(root, process.env.PICTURES) : join(output, "quickstart");
-const WINDOW = { locale: "en-US", viewport: { width: 1000, height: 720 } };
+const WINDOW = { locale: "en-US", viewport: { width: 1000, height: 900 } };
 const taken = [];
 let demo;
 let said = "";
@@ -42,7 +42,10 @@ after(async () => {
 
 /** Takes the picture of a step, once notes and movements have gone. */
 async function picture(page, name) {
-  await page.evaluate(() => document.querySelector("#toast")?.classList.remove("shown"));
+  await page.evaluate(() => {
+    scrollTo(0, 0);
+    document.querySelector("#toast")?.classList.remove("shown");
+  });
   await page.screenshot({ path: join(folder, `${name}.png`), animations: "disabled" });
   taken.push(`${name}.png`);
 }
@@ -60,6 +63,12 @@ const pressSays = (page, words) =>
   until(`the button says ${words}`, 30, async () => words.test(await press(page).innerText()));
 
 test("make demo prints a tour with the steps of docs/quickstart.md", { timeout: 300_000 }, async () => {
+  // The console is open during the sale, as for whoever follows the tour, so that its charts have something to show.
+  await until("the sale is announced", 60, () => /console\?sale=\S+\n/.test(said));
+  operator = await context.newPage();
+  operator.on("dialog", (dialog) => dialog.accept());
+  await operator.goto(said.match(/http\S+\/console\?sale=\S+/)[0]);
+  await signIn(operator, "operator");
   await until("the tour is printed", 280, () => {
     assert.equal(demo.exitCode, null, said);
     return /Look behind the pages.*\n/.test(said);
@@ -72,11 +81,6 @@ test("make demo prints a tour with the steps of docs/quickstart.md", { timeout: 
 });
 
 test("the operator looks at the sale, checks it and adds stock", { timeout: 120_000 }, async () => {
-  const [address] = said.match(/http\S+\/console\?sale=[^\s:]+/);
-  operator = await context.newPage();
-  operator.on("dialog", (dialog) => dialog.accept());
-  await operator.goto(address);
-  await signIn(operator, "operator");
   await operator.click("#tab-live");
   const free = async () => Number(await operator.innerText('[data-figure="free"]'));
   await until("the figures are shown", 20, async () => (await operator.innerText('[data-figure="free"]')) !== "–");
@@ -89,7 +93,6 @@ test("the operator looks at the sale, checks it and adds stock", { timeout: 120_
   await until("the figures are shown", 20, async () => (await operator.innerText('[data-figure="free"]')) !== "–");
   const before = await free();
   await operator.fill(`form:has([data-act="restock-phone"]) input`, "5");
-  await operator.locator(`form:has([data-act="restock-phone"])`).scrollIntoViewIfNeeded();
   await picture(operator, "3-restock");
   await operator.click('[data-act="restock-phone"]');
   await until("there are more units", 20, async () => (await free()) >= before + 5);
@@ -122,7 +125,6 @@ test("a buyer presses, pays, and asks for the money back", { timeout: 120_000 },
   await operator.click('[data-act="pause"]');
   await until("the sale is paused", 20, async () => (await phase()) === "Paused");
   await pressSays(shop, /Paused/);
-  await shop.evaluate(() => scrollTo(0, 0));
   await picture(shop, "9-paused");
   await operator.click('[data-act="resume"]');
   await pressSays(shop, /Buy now/);
