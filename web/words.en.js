@@ -15,6 +15,7 @@ export default {
     SOLD_OUT: "Sold out. Unpaid orders may come back on sale.",
     DUPLICATE_ORDER: "You already have an order for this item.",
     LIMIT_EXCEEDED: "This is more than the limit per person.",
+    REFUND_CLOSED: "The time for refunds is over. Please ask the shop.",
     WRONG_STATE: "This is not possible in the current state.",
     IDEMPOTENCY_MISMATCH: "Please try again.",
     INVALID: "Please check what you entered.",
@@ -88,6 +89,7 @@ export default {
     r_CANCELLED: "cancelled",
     r_PAYMENT_FAILED: "the payment failed",
     r_CLAIM_LOST: "replaced by another order of yours",
+    r_OPERATOR: "closed by the shop",
     r_UNKNOWN_ITEM: "the item is no longer available",
 
     // Paying, cancelling and refunding
@@ -215,6 +217,7 @@ export default {
     endsAt: "Ends",
     paymentWindow: "Seconds to pay",
     cooldown: "Cooldown per buyer (ms)",
+    refundsUntil: "Buyers can refund until (empty: the end)",
     rate: "Requests per second per item (empty: no limit)",
     itemId: "Item id",
     itemName: "Name",

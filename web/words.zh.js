@@ -14,6 +14,7 @@ export default {
     SOLD_OUT: "手慢了，已抢光。未付款的订单会重新放出。",
     DUPLICATE_ORDER: "您已抢到该商品，不能重复下单。",
     LIMIT_EXCEEDED: "超出每人限购数量。",
+    REFUND_CLOSED: "退款时间已过，请联系商家。",
     WRONG_STATE: "当前状态无法进行此操作。",
     IDEMPOTENCY_MISMATCH: "请再试一次。",
     INVALID: "填写的内容有误，请检查。",
@@ -87,6 +88,7 @@ export default {
     r_CANCELLED: "已取消",
     r_PAYMENT_FAILED: "付款失败",
     r_CLAIM_LOST: "已被您的另一笔订单取代",
+    r_OPERATOR: "商家已关闭",
     r_UNKNOWN_ITEM: "商品已下架",
 
     // 付款、取消与退款
@@ -214,6 +216,7 @@ export default {
     endsAt: "结束时间",
     paymentWindow: "付款时限（秒）",
     cooldown: "单个买家请求间隔（毫秒）",
+    refundsUntil: "买家可退款至（留空则为结束时间）",
     rate: "单个商品每秒请求上限（留空则不限）",
     itemId: "商品编号",
     itemName: "商品名称",

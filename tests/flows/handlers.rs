@@ -128,6 +128,7 @@ pub(crate) fn payment(world: &World, kind: Kind, number: &str) -> Payment {
         return_url: String::new(),
         state: State::Paid,
         paid_at: Some(world.now()),
+        refunded: 0,
     }
 }
 

@@ -4,7 +4,7 @@
 use domain::ids::{Offer, OrderId};
 use domain::payment::{Arrived, Method};
 use flows::pay::close::{Cause, close};
-use flows::pay::refund::refund;
+use flows::pay::refund::{Asker, refund};
 use flows::pay::settle::settle;
 use flows::pay::start_payment::Started;
 use testkit::paying::arrived;
@@ -167,7 +167,7 @@ async fn refunding_an_order_holds_everywhere() {
             order
         };
         holds_everywhere(given, async |world, order| {
-            until_done!(refund(world.context(), order));
+            until_done!(refund(world.context(), order, Asker::Buyer));
             finish_refunds(world).await;
         })
         .await;

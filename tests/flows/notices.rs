@@ -5,7 +5,7 @@ use ::payments::{Headers, HttpCall, Kind};
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Reason, Status};
 use domain::payment::Method;
-use flows::pay::refund::{Refund, refund};
+use flows::pay::refund::{Asker, Refund, refund};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::wire::Fault;
 use sandbox::Mood;
@@ -177,7 +177,7 @@ async fn a_refund_in_flight_ends_with_its_notice() {
         world.pay(&started).await;
         handlers.deliver_notices(&world).await;
         world.cloud.sandbox.set_mood(kind(method), Mood::WrongSignature, Some(2));
-        let asked = refund(world.context(), &order).await.unwrap();
+        let asked = refund(world.context(), &order, Asker::Operator).await.unwrap();
         assert!(matches!(asked, Refund::UnderWay(_)), "{method}: {asked:?}");
         world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
         let transaction = world.order(&order).await.unwrap().paid.unwrap().transaction;

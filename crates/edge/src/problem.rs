@@ -36,6 +36,8 @@ pub enum Code {
     LimitExceeded,
     /// The sale or the order is in a state that does not allow the request.
     WrongState,
+    /// The sale's time for refunds by buyers is over.
+    RefundClosed,
     /// The idempotency key was used for a different request.
     IdempotencyMismatch,
     /// A field, a header or the body is not valid.
@@ -49,7 +51,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 18] = [
+    pub const ALL: [Code; 19] = [
         Self::Unauthenticated,
         Self::Forbidden,
         Self::NotFound,
@@ -63,6 +65,7 @@ impl Code {
         Self::DuplicateOrder,
         Self::LimitExceeded,
         Self::WrongState,
+        Self::RefundClosed,
         Self::IdempotencyMismatch,
         Self::Invalid,
         Self::TooLarge,
@@ -99,6 +102,7 @@ impl Code {
             Self::DuplicateOrder => ("DUPLICATE_ORDER", StatusCode::CONFLICT, "An order for this item already exists"),
             Self::LimitExceeded => ("LIMIT_EXCEEDED", StatusCode::CONFLICT, "Quantity exceeds the limit per buyer"),
             Self::WrongState => ("WRONG_STATE", StatusCode::CONFLICT, "Not possible in the current state"),
+            Self::RefundClosed => ("REFUND_CLOSED", StatusCode::CONFLICT, "Refunds are closed"),
             Self::IdempotencyMismatch => {
                 ("IDEMPOTENCY_MISMATCH", StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused")
             }
@@ -283,6 +287,7 @@ mod tests {
                 (409, "DUPLICATE_ORDER"),
                 (409, "LIMIT_EXCEEDED"),
                 (409, "WRONG_STATE"),
+                (409, "REFUND_CLOSED"),
                 (422, "IDEMPOTENCY_MISMATCH"),
                 (400, "INVALID"),
                 (413, "TOO_LARGE"),

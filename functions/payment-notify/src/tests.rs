@@ -38,6 +38,7 @@ fn notice(kind: Kind) -> HttpCall {
         return_url: String::new(),
         state: State::Paid,
         paid_at: Some(now()),
+        refunded: 0,
     };
     let nonce = Nonce::new([7; 16]);
     Sandbox::new(&keys()).unwrap().notice(kind, &payment, Happened::Paid, now(), &nonce).unwrap()

@@ -3,6 +3,7 @@
 //! A run does all it can before it fails: an error at one order does not stop the others from being repaired.
 
 use domain::Timestamp;
+use domain::payment::MatterKind;
 use flows::repair::{Report, reconcile};
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
@@ -58,6 +59,11 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
     // Always, even if 0: without data an alarm cannot tell a good state from a dead function.
     metrics.add(Metric::Drift, "", report.drift);
     metrics.add(Metric::RefundsOpen, "", u64::from(report.refunds_open));
+    metrics.add(Metric::RefundsRefused, "", u64::from(report.refunds_refused));
+    for kind in MatterKind::ALL {
+        let count = report.matters.get(&kind).copied().unwrap_or_default();
+        metrics.add(Metric::MoneyMattersOpen, kind.as_str(), u64::from(count));
+    }
     metrics.add(Metric::ReconcileErrors, "", u64::try_from(report.errors.len()).unwrap_or(u64::MAX));
     if report.refunded > 0 {
         metrics.add(Metric::Refunds, "", u64::from(report.refunded));
@@ -100,6 +106,8 @@ fn summary(report: &Report) -> Value {
         settled_money,
         refunded,
         refunds_open,
+        refunds_refused,
+        matters,
         laid_out,
         pages_mended,
         settled,
@@ -119,6 +127,8 @@ fn summary(report: &Report) -> Value {
         "settledMoney": settled_money,
         "refunded": refunded,
         "refundsOpen": refunds_open,
+        "refundsRefused": refunds_refused,
+        "matters": matters,
         "laidOut": laid_out,
         "pagesMended": pages_mended,
         "settled": settled,

@@ -25,6 +25,9 @@ const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// WeChat Pay v2 closes no payment that is younger.
 const CLOSABLE_AFTER_MS: i64 = 5 * MINUTE_MS;
 
+/// WeChat Pay v2 takes no payment that ends sooner.
+const SHORTEST_V2_MS: i64 = 5 * MINUTE_MS;
+
 /// How long a payment can be made if the merchant does not say.
 fn usual_time_ms(kind: Kind) -> i64 {
     match kind {
@@ -62,7 +65,9 @@ pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now)
     let lasts_ms = expires_ms.saturating_sub(now.ms);
     let fits = match kind {
         Kind::Stripe => (30 * MINUTE_MS..=24 * HOUR_MS).contains(&lasts_ms),
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => lasts_ms > 0,
+        Kind::WechatV2 => lasts_ms >= SHORTEST_V2_MS,
+        // WeChat Pay v3 rounds a shorter time up to a minute.
+        Kind::Alipay | Kind::WechatV3 => lasts_ms > 0,
     };
     if !fits {
         return Ok(Decision::No(No::BadExpiry));
@@ -98,7 +103,7 @@ fn again(db: &Transaction<'_>, mut kept: Kept, wanted: &Wanted) -> Done<Decision
         _ if is_page => Decision::Created(kept.payment, link),
         State::NotPaid => Decision::Created(kept.payment, link),
         State::Closed => Decision::No(No::NumberClosed),
-        State::Paid | State::Refunded => Decision::No(No::NumberPaid),
+        State::Processing | State::Paid | State::Refunded => Decision::No(No::NumberPaid),
     })
 }
 
@@ -110,7 +115,12 @@ pub(super) fn link(base_url: &str, payment: &Payment) -> String {
 /// The payment that the merchant speaks of: by its own number, at Stripe by the session's.
 fn find(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Option<Kept>> {
     let found = match kind {
-        Kind::Stripe => rows::by_own_id(db, kind, id)?,
+        Kind::Stripe => match rows::by_own_id(db, kind, id)? {
+            Some(kept) => Some(kept),
+            // A payment intent exists once something was paid, or is to be.
+            None => rows::by_transaction(db, kind, id)?
+                .filter(|kept| kept.payment.paid_at.is_some() || kept.payment.state == State::Processing),
+        },
         Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::by_number(db, kind, id)?,
     };
     // Alipay has no trade before the buyer has read the QR code.
@@ -139,7 +149,7 @@ pub(super) fn close(db: &Transaction<'_>, side: &Side, kind: Kind, id: &str, now
             Ok(Decision::Closed(kept.payment))
         }
         (State::Closed, Kind::WechatV3 | Kind::WechatV2) => Ok(Decision::No(No::ClosedBefore)),
-        (State::Closed | State::Paid | State::Refunded, _) => Ok(Decision::NotOpen(kept.payment)),
+        (State::Processing | State::Closed | State::Paid | State::Refunded, _) => Ok(Decision::NotOpen(kept.payment)),
     }
 }
 

@@ -173,7 +173,7 @@ fn check_transition(before: Option<&Order>, now: &Order) -> Result<(), String> {
         return Err(format!("order {} timed out before its deadline: {now:?}", now.id));
     }
     let Some(before) = before else { return Ok(()) };
-    let events = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund];
+    let events = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund, Event::KeepPaid];
     let allowed = before.status == now.status
         || events.iter().any(|event| step(before.status, *event) == Step::Become(now.status));
     match allowed {

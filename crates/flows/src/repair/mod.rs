@@ -15,11 +15,13 @@ mod money;
 mod outages;
 mod pages;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
 use domain::availability::{buckets_on, pages as page_count};
 use domain::ids::{Offer, SaleId};
+use domain::payment::MatterKind;
 use domain::repair::HolderVerdict;
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
 use jiff::SignedDuration;
@@ -62,6 +64,10 @@ pub struct Report {
     pub refunded: u32,
     /// Refunds that are still open.
     pub refunds_open: u32,
+    /// Refunds, of those, that the provider refuses for good.
+    pub refunds_refused: u32,
+    /// Matters of money that wait for an operator, by kind.
+    pub matters: BTreeMap<MatterKind, u32>,
     /// Buckets that were laid out.
     pub laid_out: u32,
     /// Buckets whose entry on a page was corrected.
@@ -84,9 +90,16 @@ impl Report {
             holders: self.holders,
             settled: self.settled,
             refunds_open: self.refunds_open,
+            refunds_refused: self.refunds_refused,
+            matters: self.matters.clone(),
             ..Report::default()
         };
         *self == quiet
+    }
+
+    fn count_matter(&mut self, kind: MatterKind) {
+        let count = self.matters.entry(kind).or_default();
+        *count = count.saturating_add(1);
     }
 
     fn count(&mut self, verdict: HolderVerdict) {

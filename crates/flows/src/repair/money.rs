@@ -34,7 +34,12 @@ pub(super) async fn resume_open_entries(
                 Ok(_) => report.settled_money += 1,
                 Err(error) => report.errors.push(format!("order {}: {error}", entry.order)),
             },
-            OpenEntry::Refund(entry) if !entry.is_due(now) => report.refunds_open += 1,
+            // A person's work.
+            OpenEntry::Matter(matter) => report.count_matter(matter.kind),
+            OpenEntry::Refund(entry) if !entry.is_due(now) => {
+                report.refunds_open += 1;
+                report.refunds_refused += u32::from(entry.refused);
+            }
             OpenEntry::Refund(entry) => match refund::resume(context, &entry).await {
                 Ok(Progress::Done | Progress::AlreadyDone) => report.refunded += 1,
                 Ok(Progress::Open) => report.refunds_open += 1,

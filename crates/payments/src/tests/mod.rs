@@ -60,7 +60,7 @@ fn request(kind: Kind) -> PaymentRequest {
 }
 
 fn reference(payment: &Payment) -> PaymentRef {
-    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some(payment.id.clone()) }
+    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some(payment.id.clone()), transaction: None }
 }
 
 fn refund(kind: Kind) -> RefundRequest {
@@ -68,6 +68,7 @@ fn refund(kind: Kind) -> RefundRequest {
         number: PaymentNumber::parse(NUMBER).unwrap(),
         transaction: paid_payment(kind).transaction,
         refund: RefundNumber::parse("R-1").unwrap(),
+        attempt: 0,
         amount: 6999,
         total: 6999,
         currency: currency(kind),
@@ -89,5 +90,6 @@ fn paid_payment(kind: Kind) -> Payment {
         return_url: format!("https://shop.example/payments/{kind}/return"),
         state: State::Paid,
         paid_at: Some(now()),
+        refunded: 0,
     }
 }

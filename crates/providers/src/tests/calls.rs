@@ -45,11 +45,16 @@ fn payment(kind: Kind) -> Payment {
         return_url: String::new(),
         state: State::Paid,
         paid_at: Some(at(0)),
+        refunded: 0,
     }
 }
 
 fn reference() -> PaymentRef {
-    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some("cs_test_1".to_owned()) }
+    PaymentRef {
+        number: PaymentNumber::parse(NUMBER).unwrap(),
+        payment: Some("cs_test_1".to_owned()),
+        transaction: None,
+    }
 }
 
 fn refund(kind: Kind) -> RefundRequest {
@@ -57,6 +62,7 @@ fn refund(kind: Kind) -> RefundRequest {
     let transaction = payment(kind).transaction;
     RefundRequest {
         refund: RefundNumber::of(&number, &transaction),
+        attempt: 0,
         number,
         transaction,
         amount: 6999,
