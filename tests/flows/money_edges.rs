@@ -269,6 +269,29 @@ async fn a_console_refund_after_the_notice_refunds_the_order_or_is_recorded() {
 }
 
 #[tokio::test]
+async fn the_notice_of_a_console_refund_that_overtakes_the_payments_notice_settles_the_payment() {
+    for method in [Method::Stripe, Method::Alipay] {
+        for (action, expected) in
+            [(Action::RefundPartInConsole, Status::Paid), (Action::RefundInConsole, Status::PendingPayment)]
+        {
+            let world = World::new().await;
+            let offer = world.sale(5, 1).await;
+            let order = world.unpaid_order(&offer, "ann").await;
+            let started = world.start_payment(&order, method, 0).await;
+            world.pay(&started).await;
+            does(&world, &started, action).await;
+            let due = world.cloud.sandbox.due_notices().await.unwrap();
+            for notice in due.iter().rev() {
+                assert!(world.deliver_notice(notice).await, "{method} {action:?}");
+                assert_eq!(status(&world, &order).await, expected, "{method} {action:?}");
+            }
+            let refunded = world.order(&order).await.unwrap().paid.map(|paid| paid.refunded);
+            assert_eq!(refunded, (expected == Status::Paid).then_some(34_950), "{method} {action:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_refund_of_a_payment_that_was_refunded_in_the_console_asks_for_the_rest() {
     for method in [Method::Stripe, Method::Alipay] {
         for action in [Action::RefundPartInConsole, Action::RefundInConsole] {
@@ -406,6 +429,7 @@ async fn a_delayed_method_holds_a_unit_for_a_bounded_time() {
         world.reconcile().await;
         assert_eq!(status(&world, &order).await, Status::Closed, "and no more");
         assert_eq!(world.figures(&offer).await, (1, 0, 0));
+        world.stream().await;
         let other = world.unpaid_order(&offer, "bob").await;
         world.pass(86_400 * 3);
         does(&world, &started, if money_comes { Action::Pay } else { Action::Fail }).await;

@@ -3,7 +3,6 @@
 //! A run does all it can before it fails: an error at one order does not stop the others from being repaired.
 
 use domain::Timestamp;
-use domain::payment::MatterKind;
 use flows::repair::{Report, reconcile};
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
@@ -60,9 +59,8 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
     metrics.add(Metric::Drift, "", report.drift);
     metrics.add(Metric::RefundsOpen, "", u64::from(report.refunds_open));
     metrics.add(Metric::RefundsRefused, "", u64::from(report.refunds_refused));
-    for kind in MatterKind::ALL {
-        let count = report.matters.get(&kind).copied().unwrap_or_default();
-        metrics.add(Metric::MoneyMattersOpen, kind.as_str(), u64::from(count));
+    for (kind, count) in &report.matters {
+        metrics.add(Metric::MoneyMattersOpen, kind.as_str(), u64::from(*count));
     }
     metrics.add(Metric::ReconcileErrors, "", u64::try_from(report.errors.len()).unwrap_or(u64::MAX));
     if report.refunded > 0 {

@@ -142,8 +142,10 @@ async fn prepare(context: Context<'_>, order: Option<Box<Order>>, cause: Cause) 
         ProviderClose::NotBefore(moment) => Ok(Prepared::Ended(CloseOutcome::NotBefore(order, moment))),
         // Nothing of the money is left, and the payment cannot be made a second time: the order ends unpaid.
         ProviderClose::Refunded(arrived) => match settle(context, &arrived).await? {
-            Settled::Returned { .. } => Ok(Prepared::ClosedAtProvider(order)),
-            Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => Ok(Prepared::Changed),
+            // The payment is removed from the order.
+            Settled::Returned { .. } | Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => {
+                Ok(Prepared::Changed)
+            }
             Settled::Wrong(_) | Settled::Unknown => Err(FlowError::unexpected_payment(&arrived)),
         },
         ProviderClose::Paid(arrived) => match settle(context, &arrived).await? {

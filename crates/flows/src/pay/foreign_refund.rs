@@ -5,19 +5,20 @@
 //! | the order | all of it went back | a part went back |
 //! |---|---|---|
 //! | is paid with this payment | it is refunded as if the buyer had asked: units and points return | recorded in the order |
+//! | has not settled it yet | it is settled now: nothing is left to pay with | it is settled now: the rest pays |
 //! | anything else | nothing changes | nothing changes |
 //!
-//! A payment that its order has not settled yet is settled by its own notice or by the order's close, which ask the
-//! provider as well. Stopped anywhere, the notice comes again; each step changes nothing the second time.
+//! Stopped anywhere, the notice comes again; each step changes nothing the second time.
 
 use domain::ids::PaymentNumber;
 use domain::order::Status;
-use domain::payment::Method;
+use domain::payment::{Arrived, Method};
 use payments::{Kind, PaymentRef, PaymentStatus};
 
-use crate::Context;
 use crate::error::FlowError;
 use crate::pay::refund::{Asker, Refund, refund};
+use crate::pay::settle::{Settled, settle};
+use crate::{CAS_ATTEMPTS, Context};
 
 /// What a refund that this system did not ask for came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,25 +40,44 @@ pub async fn foreign_refund(
     method: Method,
     transaction: &str,
 ) -> Result<Foreign, FlowError> {
-    let Some(order) = context.store.order(number.order()).await? else { return Ok(Foreign::Nothing) };
-    let with = order.paid.as_ref().filter(|with| with.method == method && with.transaction == transaction);
-    let (Status::Paid, Some(with), Some(kind)) = (order.status, with, Kind::of(method)) else {
-        return Ok(Foreign::Nothing);
-    };
+    let Some(kind) = Kind::of(method) else { return Ok(Foreign::Nothing) };
     let reference = PaymentRef { number: number.clone(), payment: None, transaction: Some(transaction.to_owned()) };
     let status = context.providers.query(kind, &reference, context.now).await;
-    match status.map_err(|trouble| FlowError::Provider { method, trouble })? {
-        PaymentStatus::Refunded(_, Some(refunded)) if refunded >= with.amount => {
-            match refund(context, &order.id, Asker::Operator).await? {
+    let (paid, refunded) = match status.map_err(|trouble| FlowError::Provider { method, trouble })? {
+        PaymentStatus::Refunded(paid, refunded) if paid.transaction == transaction => (paid, refunded),
+        _ => return Ok(Foreign::Nothing),
+    };
+    let arrived = Arrived {
+        order: number.order().clone(),
+        attempt: number.attempt(),
+        method,
+        transaction: paid.transaction,
+        amount: paid.amount,
+        currency: paid.currency,
+        refunded: Some(refunded.unwrap_or(paid.amount)),
+    };
+    for _ in 0..CAS_ATTEMPTS {
+        let Some(order) = context.store.order(number.order()).await? else { return Ok(Foreign::Nothing) };
+        let pays = order.paid.as_ref().filter(|with| with.method == method && with.transaction == transaction);
+        let (Some(with), Status::Paid) = (pays, order.status) else {
+            let is_decided = pays.is_some() || order.returned.contains(transaction);
+            // The notice of the payment itself has not been settled yet: this one tells more.
+            if !is_decided && matches!(settle(context, &arrived).await?, Settled::AlreadyPaid(_)) {
+                continue;
+            }
+            return Ok(Foreign::Nothing);
+        };
+        return match refunded {
+            None => Ok(Foreign::Unclear),
+            Some(refunded) if refunded >= with.amount => match refund(context, &order.id, Asker::Operator).await? {
                 Refund::Done { .. } | Refund::UnderWay(_) => Ok(Foreign::Refunded),
                 Refund::Refused(_) | Refund::TooLate(_) | Refund::Unknown => Ok(Foreign::Nothing),
+            },
+            Some(refunded) => {
+                context.store.record_foreign_refund(&order.id, transaction, refunded).await?;
+                Ok(Foreign::Recorded)
             }
-        }
-        PaymentStatus::Refunded(_, Some(refunded)) => {
-            context.store.record_foreign_refund(&order.id, transaction, refunded).await?;
-            Ok(Foreign::Recorded)
-        }
-        PaymentStatus::Refunded(_, None) => Ok(Foreign::Unclear),
-        _ => Ok(Foreign::Nothing),
+        };
     }
+    Err(FlowError::Busy)
 }

@@ -161,8 +161,15 @@ async fn settle_one(
                 Some(Settled::AlreadyPaid(order))
             }
             MoneyVerdict::Revive => revive(context, &order, &with).await?,
-            MoneyVerdict::Return => return_money(context, &order, &with).await?,
+            MoneyVerdict::Return => {
+                let settled = return_money(context, &order, &with).await?;
+                if settled.is_some() {
+                    drop_spent_payment(store, &order, &arrived).await?;
+                }
+                settled
+            }
             MoneyVerdict::Returned => {
+                drop_spent_payment(store, &order, &arrived).await?;
                 let newly_refunded = resume_return(context, &order, &with).await?;
                 Some(Settled::Returned { order, newly_refunded })
             }
@@ -279,6 +286,16 @@ async fn return_money(context: Context<'_>, order: &Order, with: &PaidWith) -> R
     let newly_refunded = resume_return(context, order, with).await?;
     let order = store.order(&order.id).await?.map(Box::new);
     Ok(order.map(|order| Settled::Returned { order, newly_refunded }))
+}
+
+/// The money of an order's open payment went back: that payment cannot be made again, so it is removed, and the order
+/// goes on waiting for another.
+async fn drop_spent_payment(store: &Store, order: &Order, arrived: &Arrived) -> Result<(), StoreError> {
+    let open = order.payment.as_ref().filter(|payment| payment.attempt == arrived.attempt);
+    if let (Status::PendingPayment, Some(payment)) = (order.status, open) {
+        store.drop_payment(order, payment).await?;
+    }
+    Ok(())
 }
 
 /// Asks the provider for a refund that is decided and logged. If it does not take the refund now, reconcile asks

@@ -263,11 +263,7 @@ async fn close_other(context: Context<'_>, order: &Order, open: &OpenPayment) ->
         }
         ProviderClose::NotBefore(moment) => Err(NotStarted::OtherOpenUntil(moment)),
         ProviderClose::Refunded(arrived) => match settle(context, &arrived).await? {
-            Settled::Returned { .. } => {
-                context.store.drop_payment(order, open).await?;
-                Ok(())
-            }
-            Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => Ok(()),
+            Settled::Returned { .. } | Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => Ok(()),
             Settled::Wrong(_) | Settled::Unknown => Err(FlowError::unexpected_payment(&arrived).into()),
         },
         ProviderClose::Paid(arrived) => match settle(context, &arrived).await? {

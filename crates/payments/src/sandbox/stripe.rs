@@ -95,7 +95,8 @@ impl Side {
             Happened::Paid => ("checkout.session.completed", session(payment)),
             Happened::Failed => ("checkout.session.async_payment_failed", session(payment)),
             Happened::Closed => ("checkout.session.expired", session(payment)),
-            Happened::Refunded | Happened::PartlyRefunded => ("charge.refunded", charge(payment)),
+            Happened::Refunded => ("charge.refunded", charge(payment, payment.amount)),
+            Happened::PartlyRefunded => ("charge.refunded", charge(payment, payment.refunded)),
             Happened::Confirmed => ("checkout.session.completed", session(payment)),
             Happened::PaidAtLast => ("checkout.session.async_payment_succeeded", session(payment)),
             Happened::RefundFailed => ("refund.failed", failed_refund(payment, now)),
@@ -166,10 +167,10 @@ fn session(payment: &Payment) -> Value {
     })
 }
 
-fn charge(payment: &Payment) -> Value {
+fn charge(payment: &Payment, refunded: i64) -> Value {
     json!({
-        "id": "ch_1", "object": "charge", "amount": payment.amount, "amount_refunded": refunded(payment),
-        "refunded": refunded(payment) == payment.amount,
+        "id": "ch_1", "object": "charge", "amount": payment.amount, "amount_refunded": refunded,
+        "refunded": refunded == payment.amount,
         "currency": payment.currency.to_ascii_lowercase(), "payment_intent": payment.transaction,
         "metadata": {"order": payment.number, "orderType": payment.order_type},
     })

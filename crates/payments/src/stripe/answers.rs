@@ -160,14 +160,17 @@ fn read<T: DeserializeOwned>(answer: &HttpAnswer) -> Result<Result<T, Refusal>, 
             let body: Option<ErrorBody> = serde_json::from_slice(&answer.body).ok();
             Ok(Err(Refusal { status, error: body.map(|body| body.error).unwrap_or_default() }))
         }
-        // Stripe keeps the answer to a request that it has begun, whatever it is.
-        status => Err(ProviderError::Spent(format!("status {status}"))),
+        status => Err(ProviderError::Unavailable(format!("status {status}"))),
     }
 }
 
 impl Stripe {
     /// The page, and the session's id, which the caller must keep.
     pub(super) fn read_created(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+        // Stripe keeps the answer to a request that it has begun, an error as well, and repeats it under the same key.
+        if answer.status >= 500 {
+            return Err(ProviderError::Spent(format!("status {}", answer.status)));
+        }
         let session: Session = read(answer)??;
         let page = session.url.ok_or(ProviderError::Untrusted("it has no page"))?;
         Ok(Created { pay_url: Some(page), qr_code: None, payment: Some(session.id) })
