@@ -1,6 +1,6 @@
 # A bare `make` prints the targets. `##@` begins a group, `## ` describes a target, `#: ` names its settings.
 .DEFAULT_GOAL := help
-.PHONY: help run demo build-local fmt check test browser fuzz-api engines agree lint-template rie rehearse \
+.PHONY: help run demo preflight build-local fmt check test browser fuzz-api engines agree lint-template rie rehearse \
 	dead-letters redrive audit reconcile build deploy destroy publish-web bootstraps \
 	plan load bench bench-compare cold-start instructions prove sim planted-bugs drill
 
@@ -22,9 +22,14 @@ demo: build-local ## Run the system, open a sale in ten seconds and let 2,000 si
 #: PORT=3000 ARGS="--buyers 500"
 	@target/debug/seckill-demo $(ARGS)
 
-build-local: ## Build the functions and the local cloud for this machine
+build-local: preflight ## Build the functions and the local cloud for this machine
 	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
-	@cargo build --workspace --bins
+	@cargo build --workspace --bins || $(PREFLIGHT) explain
+
+# One line about what is missing, before a build and after one that failed.
+PREFLIGHT := infra/tools/scripts/preflight.sh
+preflight:
+	@$(PREFLIGHT) $(MAKECMDGOALS)
 
 ##@ Test
 # The tests record every call that a policy allowed. check-permissions compares the record with the template.
@@ -33,6 +38,7 @@ test: build-local ## Run all tests, and check that every permission in the templ
 	@rm -rf $(SEEN)
 	@PERMISSIONS_SEEN=$(SEEN) $(NEXTEST) run --workspace
 	@PERMISSIONS_SEEN=$(SEEN) target/debug/check-permissions
+	@$(PREFLIGHT) optional
 
 check: ## Check format, line lengths, lints and documentation, as CI does
 	@infra/tools/scripts/check-lines.sh
@@ -69,12 +75,12 @@ bootstraps:
 
 rie: build-local bootstraps ## Run every bootstrap under AWS's Runtime Interface Emulator, on tests/events
 	@venv=$$(infra/tools/scripts/venv.sh sam) && \
-		$$venv/bin/python infra/tools/scripts/rie.py $(BOOTSTRAPS) target/debug/seckill-local
+		"$$venv/bin/python" infra/tools/scripts/rie.py $(BOOTSTRAPS) target/debug/seckill-local
 
 rehearse: build-local bootstraps ## Deploy template.yaml to an emulator of AWS, and run a sale there
 	@venv=$$(infra/tools/scripts/venv.sh sam) && ministack=$$(infra/tools/scripts/venv.sh ministack) && \
-		$$venv/bin/python infra/tools/scripts/rehearse.py $(BOOTSTRAPS) target/debug/seckill-local \
-		$$ministack/bin/ministack
+		"$$venv/bin/python" infra/tools/scripts/rehearse.py $(BOOTSTRAPS) target/debug/seckill-local \
+		"$$ministack/bin/ministack"
 
 ##@ Operate (the local cloud at BASE_URL, or the stage in STAGE)
 OUTPUTS = target/outputs-$(STAGE).json

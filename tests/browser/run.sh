@@ -4,6 +4,9 @@
 # Screenshots of every page are kept in tests/output/browser.
 set -euo pipefail
 cd "$(dirname "$0")"
+for tool in node npm; do
+  command -v "$tool" >/dev/null || { echo "The browser test needs Node 20: $tool is missing." >&2; exit 1; }
+done
 if ! command -v chromium >/dev/null; then
   echo "Installing chromium (apt-get)..."
   as_root=""

@@ -144,7 +144,7 @@ async fn the_ops_tool_lists_and_resends_dead_letters() {
     let from_the_future = r#"{"version":99,"orderId":"0"}"#;
     sqs.send(&queue("OrdersQueue"), local_cloud::engine::sqs::Outgoing::text(from_the_future)).await.unwrap();
     let target = ops::target::Target::local(&shop.api.base_url).await.unwrap();
-    let kind = ops::dead_letters::Kind::Order;
+    let kind = ops::dead_letters::LetterKind::Order;
     let listed =
         until(10, "the letter is listed", async || ops::dead_letters::list(&target, kind).await.unwrap().pop()).await;
     assert_eq!((listed.order.as_deref(), listed.body.as_str()), (Some("0"), from_the_future));

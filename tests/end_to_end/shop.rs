@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use seckill_run::{LocalShop, Options};
+use seckill_local::{Options, SeckillLocal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::http::{Answer, Api, User, sale_form};
 use testkit::permissions;
 
 pub(crate) struct Shop {
-    pub(crate) cloud: LocalShop,
+    pub(crate) cloud: SeckillLocal,
     pub(crate) api: Api,
     pub(crate) operator: User,
     _data: TempDir,
@@ -40,7 +40,7 @@ impl Shop {
             "0".as_ref(),
         ];
         let options = Options::parse_from(arguments);
-        let cloud = LocalShop::start(&options).await.unwrap_or_else(|error| panic!("{error}"));
+        let cloud = SeckillLocal::start(&options).await.unwrap_or_else(|error| panic!("{error}"));
         let api = Api::held_to_contract(cloud.base_url());
         let operator = api.user("operator", "seckill/admin").await;
         Self { cloud, api, operator, _data: data }

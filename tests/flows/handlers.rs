@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use ::payments::sandbox::{Happened, Keys, Payment, Sandbox, State};
-use ::payments::{HttpCall, Kind, Nonce};
+use ::payments::{HttpCall, Nonce, ProviderKind};
 use domain::Timestamp;
 use domain::ids::{Offer, OrderId};
 use edge::{Body, Request};
@@ -56,7 +56,7 @@ impl Handlers {
     }
 
     /// A provider, or an impostor, sends a notice.
-    pub(crate) async fn notify(&self, kind: Kind, call: &HttpCall) -> Answer {
+    pub(crate) async fn notify(&self, kind: ProviderKind, call: &HttpCall) -> Answer {
         self.notify_as(kind.as_str(), call).await
     }
 
@@ -108,17 +108,17 @@ pub(crate) async fn unpaid_order_of_ann() -> (World, Offer, Handlers, OrderId) {
 }
 
 /// A notice with a valid signature: all in-memory sandboxes use the same keys.
-pub(crate) fn signed(world: &World, kind: Kind, payment: &Payment, happened: Happened) -> HttpCall {
+pub(crate) fn signed(world: &World, kind: ProviderKind, payment: &Payment, happened: Happened) -> HttpCall {
     let keys: Keys = serde_json::from_str(include_str!("../../infra/sandbox/src/in_memory_keys.json")).unwrap();
     let sandbox = Sandbox::new(&keys).unwrap();
     sandbox.notice(kind, payment, happened, world.now(), &Nonce::new([3; 16])).unwrap()
 }
 
 /// A paid payment with this number, as the provider records it.
-pub(crate) fn payment(world: &World, kind: Kind, number: &str) -> Payment {
+pub(crate) fn payment(world: &World, kind: ProviderKind, number: &str) -> Payment {
     Payment {
         id: "cs_test_1".into(),
-        transaction: if kind == Kind::Stripe { "pi_1" } else { "420000000120261111000000001" }.into(),
+        transaction: if kind == ProviderKind::Stripe { "pi_1" } else { "420000000120261111000000001" }.into(),
         number: number.into(),
         order_type: "2".into(),
         title: "Phone".into(),

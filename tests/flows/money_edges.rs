@@ -8,13 +8,13 @@ use flows::pay::close::{Cause, CloseOutcome, close};
 use flows::pay::refund::{Asker, Refund, refund};
 use flows::pay::resolve::{Resolve, ResolveOutcome, resolve};
 use flows::pay::start_payment::{NotStarted, Started};
-use payments::Kind;
+use payments::ProviderKind;
 use sandbox::{Action, Mood};
 use testkit::paying::PROVIDERS;
 use testkit::world::World;
 
-fn kind(method: Method) -> Kind {
-    Kind::parse(method.as_str()).unwrap()
+fn kind(method: Method) -> ProviderKind {
+    ProviderKind::parse(method.as_str()).unwrap()
 }
 
 async fn status(world: &World, order: &OrderId) -> Status {
@@ -126,7 +126,7 @@ async fn a_pending_refund_that_fails_is_asked_for_again() {
     let world = World::new().await;
     let offer = world.long_sale(5).await;
     let (order, started) = paid_order(&world, &offer, Method::Stripe).await;
-    world.cloud.sandbox.set_mood(Kind::Stripe, Mood::RefundsPend, Some(1));
+    world.cloud.sandbox.set_mood(ProviderKind::Stripe, Mood::RefundsPend, Some(1));
     refund(world.context(), &order, Asker::Buyer).await.unwrap();
     does(&world, &started, Action::FailRefund).await;
     assert_eq!(status(&world, &order).await, Status::Refunding);
@@ -166,7 +166,7 @@ async fn after_a_server_error_at_session_creation_the_next_request_is_a_new_atte
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
     let order = world.unpaid_order(&offer, "ann").await;
-    world.cloud.sandbox.set_mood(Kind::Stripe, Mood::Failing, Some(1));
+    world.cloud.sandbox.set_mood(ProviderKind::Stripe, Mood::Failing, Some(1));
     let failed = world.try_start_payment(&order, Method::Stripe, 0).await.unwrap_err();
     assert!(matches!(failed, NotStarted::FlowError(FlowError::Provider { .. })), "{failed:?}");
     let started = world.start_payment(&order, Method::Stripe, 0).await;
@@ -380,7 +380,7 @@ async fn an_order_whose_provider_never_says_what_happened_is_closed_by_an_operat
     let offer = world.sale(5, 1).await;
     let order = world.unpaid_order(&offer, "ann").await;
     world.start_payment(&order, Method::Wechat, 0).await;
-    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Down, None);
+    world.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Down, None);
     world.pass(4_000);
     world.reconcile().await;
     assert_eq!(status(&world, &order).await, Status::PendingPayment, "nothing is given away");
@@ -389,7 +389,7 @@ async fn an_order_whose_provider_never_says_what_happened_is_closed_by_an_operat
     let closed = world.order(&order).await.unwrap();
     assert_eq!((closed.status, closed.reason), (Status::Closed, Some(Reason::Operator)));
     assert_eq!(world.figures(&offer).await, (5, 0, 0));
-    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Well, None);
+    world.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Well, None);
     world.records_agree(&offer, &[order]).await.unwrap();
 }
 

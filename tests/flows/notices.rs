@@ -1,7 +1,7 @@
 //! payment-notify: what each kind of notice does, also when it is repeated, and that forged notices do nothing.
 
 use ::payments::sandbox::{Happened, Payment};
-use ::payments::{Headers, HttpCall, Kind};
+use ::payments::{Headers, HttpCall, ProviderKind};
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Reason, Status};
 use domain::payment::Method;
@@ -16,8 +16,8 @@ use testkit::world::World;
 
 use crate::handlers::{Handlers, payment, payment_secret, signed, unpaid_order_of_ann};
 
-fn kind(method: Method) -> Kind {
-    Kind::parse(method.as_str()).unwrap()
+fn kind(method: Method) -> ProviderKind {
+    ProviderKind::parse(method.as_str()).unwrap()
 }
 
 async fn status(world: &World, order: &OrderId) -> Status {
@@ -221,10 +221,10 @@ async fn a_notice_is_answered_with_try_again_while_the_database_is_down() {
     let notice = paid(&world, &order, Method::Stripe).await;
     let orders = world.names().orders.clone();
     world.fault(move |call| if call.resource().as_deref() == Some(&orders) { Fault::ServerError } else { Fault::None });
-    assert_eq!(handlers.notify(Kind::Stripe, &notice).await.status, 503);
+    assert_eq!(handlers.notify(ProviderKind::Stripe, &notice).await.status, 503);
     assert!(!handlers.measured("NoticesRefused"), "a genuine notice is not counted as refused");
     world.clear_faults();
-    assert_eq!(handlers.notify(Kind::Stripe, &notice).await.status, 200);
+    assert_eq!(handlers.notify(ProviderKind::Stripe, &notice).await.status, 200);
     assert_eq!(status(&world, &order).await, Status::Paid);
 }
 
@@ -241,10 +241,10 @@ async fn a_rotated_key_is_read_again() {
     // Settings are cached for five minutes, so another world reads the wrong ones.
     let fresh = World::on(world.cloud.clone());
     let fresh_handlers = Handlers::of(&fresh);
-    assert_eq!(fresh_handlers.notify(Kind::Stripe, &notice).await.status, 400);
+    assert_eq!(fresh_handlers.notify(ProviderKind::Stripe, &notice).await.status, 400);
     world.cloud.secrets.put(&secret, right).await.unwrap();
     fresh.pass(61);
-    assert_eq!(fresh_handlers.notify(Kind::Stripe, &notice).await.status, 200);
+    assert_eq!(fresh_handlers.notify(ProviderKind::Stripe, &notice).await.status, 200);
     assert_eq!(status(&world, &order).await, Status::Paid);
     drop(handlers);
 }
@@ -253,23 +253,23 @@ async fn a_rotated_key_is_read_again() {
 async fn notices_of_unknown_or_unconfigured_providers_are_refused() {
     let world = World::new().await;
     let handlers = Handlers::of(&world);
-    let notice = signed(&world, Kind::Alipay, &payment(&world, Kind::Alipay, "A-17"), Happened::Paid);
+    let notice = signed(&world, ProviderKind::Alipay, &payment(&world, ProviderKind::Alipay, "A-17"), Happened::Paid);
     let answer = handlers.notify_as("paypal", &notice).await;
     assert_eq!((answer.status, answer.code().as_str()), (404, "NOT_FOUND"));
     let long = HttpCall { body: vec![b'x'; ::payments::MAX_NOTICE + 1], ..notice.clone() };
-    let answer = handlers.notify(Kind::Alipay, &long).await;
+    let answer = handlers.notify(ProviderKind::Alipay, &long).await;
     assert_eq!((answer.status, answer.code().as_str()), (413, "TOO_LARGE"));
     assert_eq!(handlers.metric("NoticesRefused", Some(("Kind", "TOO_LARGE"))), 1);
 
     world.cloud.secrets.put(&payment_secret(), "{}").await.unwrap();
-    let answer = Handlers::of(&World::on(world.cloud.clone())).notify(Kind::Alipay, &notice).await;
+    let answer = Handlers::of(&World::on(world.cloud.clone())).notify(ProviderKind::Alipay, &notice).await;
     assert_eq!((answer.status, answer.code().as_str()), (404, "NOT_FOUND"));
     assert!(answer.text.contains("alipay is not configured"), "{}", answer.text);
 }
 
 #[tokio::test]
 async fn a_notice_about_an_order_of_the_shop_itself_is_forwarded_to_its_queue() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let world = World::new().await;
         let order = Payment { order_type: "1".into(), ..payment(&world, kind, "A-17") };
         let notice = signed(&world, kind, &order, Happened::Paid);
@@ -278,7 +278,7 @@ async fn a_notice_about_an_order_of_the_shop_itself_is_forwarded_to_its_queue() 
         assert_eq!(nowhere.metric("NoticesRefused", Some(("Kind", "NO_SHOP_QUEUE"))), 1, "{kind}");
 
         // Any queue can stand for the shop's.
-        let queue = world.names().dead_letter_url.clone().unwrap();
+        let queue = world.names().orders_dead_letters_url.clone().unwrap();
         let handlers = Handlers::with(&world, Names { shop_queue_url: Some(queue.clone()), ..world.names().clone() });
         let answer = handlers.notify(kind, &notice).await;
         assert!(sandbox::is_accepted(kind, answer.status, answer.text.as_bytes()), "{kind}: {answer:?}");

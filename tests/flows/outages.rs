@@ -160,7 +160,7 @@ async fn order_consumer_returns_exactly_the_messages_that_it_could_not_handle() 
     world.clear_faults();
     assert_eq!(handled(&batch).await, [""; 0]);
     assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
-    let kept = world.names().dead_letter_url.clone().unwrap();
+    let kept = world.names().orders_dead_letters_url.clone().unwrap();
     let name = local_cloud::engine::sqs::Sqs::name_of(&kept).to_owned();
     let receive = local_cloud::engine::sqs::Receive { max: 10, ..Default::default() };
     let letters = world.cloud.sqs.receive(&name, receive).await.unwrap();

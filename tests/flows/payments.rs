@@ -10,7 +10,7 @@ use flows::pay::refund::{Asker, Refund, refund};
 use flows::pay::settle::{Settled, settle};
 use flows::pay::start_payment::NotStarted;
 use local_cloud::wire::Fault;
-use payments::Kind;
+use payments::ProviderKind;
 use sandbox::Mood;
 use testkit::paying::{PROVIDERS, arrived};
 use testkit::world::World;
@@ -24,8 +24,8 @@ async fn entries(world: &World, order: &OrderId) -> Vec<String> {
     entries.iter().map(|entry| entry["entry"].as_s().unwrap().clone()).collect()
 }
 
-fn kind(method: Method) -> Kind {
-    Kind::parse(method.as_str()).unwrap()
+fn kind(method: Method) -> ProviderKind {
+    ProviderKind::parse(method.as_str()).unwrap()
 }
 
 #[tokio::test]
@@ -372,14 +372,14 @@ async fn reconcile_stops_asking_a_provider_that_does_not_answer_and_closes_other
     let other = world.unpaid_order(&offer, "ann").await;
     // The schedules of the deadlines are lost.
     world.pass(1_000);
-    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Down, None);
+    world.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Down, None);
     world.wire.forget_calls();
     let report = world.reconcile().await;
     let asked = world.wire.calls().iter().filter(|call| call.operation == "Close").count();
     assert!((16..32).contains(&asked), "the provider was asked about {asked} of 40 orders");
     assert_eq!((report.errors.len(), report.closed), (asked + 1, 1), "{report:?}: one line for those left out");
     assert_eq!(status(&world, &other).await, Status::Closed);
-    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Well, None);
+    world.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Well, None);
     assert_eq!(world.reconcile().await.closed, 40);
     assert_eq!(world.figures(&offer).await, (60, 0, 0));
 }

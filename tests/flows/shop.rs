@@ -1,6 +1,6 @@
 //! The handlers of shop and admin: paying, refunds, points, and the page to which a provider returns the browser.
 
-use ::payments::Kind;
+use ::payments::ProviderKind;
 use domain::claim::{Claim, ClaimState};
 use domain::ids::{IdempotencyKey, OrderId};
 use domain::order::{Order, Status};
@@ -72,7 +72,7 @@ async fn a_payment_that_cannot_be_started_is_refused_with_a_reason() {
     is(&points, 400, "INVALID");
     assert_eq!(points.json()["errors"][0]["field"], "points", "the item has no price in points");
     is(&handlers.request(Some("ann"), "POST", &format!("/orders/{order}/refund"), None).await, 409, "WRONG_STATE");
-    world.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Down, Some(1));
+    world.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Down, Some(1));
     is(&pay(&handlers, &order, json!({"method": "wechat"})).await, 503, "UNAVAILABLE");
     assert_eq!(pay(&handlers, &order, json!({"method": "wechat"})).await.status, 201, "the retry works");
 
@@ -150,7 +150,7 @@ async fn a_paid_order_is_refunded_on_request() {
         is(&cancel, 409, "WRONG_STATE");
         assert!(cancel.text.contains("ask for a refund"), "{}", cancel.text);
         let path = format!("/orders/{order}/refund");
-        world.cloud.sandbox.set_mood(Kind::parse(method.as_str()).unwrap(), Mood::Down, Some(1));
+        world.cloud.sandbox.set_mood(ProviderKind::parse(method.as_str()).unwrap(), Mood::Down, Some(1));
         let first = handlers.request(Some("ann"), "POST", &path, None).await;
         assert_eq!((first.status, &first.json()["status"]), (202, &json!("REFUNDING")), "{method}: {first:?}");
         // WeChat Pay v2 accepts the refund and reports its end only when it is asked again.

@@ -31,7 +31,7 @@ pub mod wechat_v2;
 pub mod wechat_v3;
 
 pub use http::{Headers, HttpAnswer, HttpCall, Method};
-pub use list::Kind;
+pub use list::ProviderKind;
 pub use notice::{Notice, NoticeError, Outcome, Subject};
 pub use payment::{
     Created, Nonce, Paid, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundNumber,

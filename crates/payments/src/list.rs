@@ -7,18 +7,18 @@ use domain::payment::Method;
 use crate::provider::{FromSettings, PaymentProvider, ReturnPage};
 use crate::shared::crypto::SettingsError;
 
-/// Makes [`Kind`] from lines of the form `Variant(implementation) = method;`. Everything that depends on which
+/// Makes [`ProviderKind`] from lines of the form `Variant(implementation) = method;`. Everything that depends on which
 /// provider it is follows from the line: the name in URLs and in the payment secret (it is the method's), the method
 /// of an order, and how the provider is built from its settings.
 macro_rules! providers {
     ($($(#[$attribute:meta])* $kind:ident($implementation:ty) = $method:path;)+) => {
         /// Identifies a payment provider.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Kind {
+        pub enum ProviderKind {
             $($(#[$attribute])* $kind,)+
         }
 
-        impl Kind {
+        impl ProviderKind {
             const COUNT: usize = [$($(#[$attribute])* stringify!($kind),)+].len();
 
             pub const ALL: [Self; Self::COUNT] = [$($(#[$attribute])* Self::$kind,)+];
@@ -57,7 +57,7 @@ providers! {
     Toy(crate::tests::toy::Toy) = Method::Points;
 }
 
-impl Kind {
+impl ProviderKind {
     /// The provider that carries out a method of payment. Points have none.
     pub fn of(method: Method) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.method() == method)
@@ -73,7 +73,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProviderKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -85,17 +85,18 @@ mod tests {
 
     #[test]
     fn a_provider_is_found_by_its_name_and_by_its_method() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::parse(kind.as_str()), Some(kind));
-            assert_eq!(Kind::of(kind.method()), Some(kind));
+        for kind in ProviderKind::ALL {
+            assert_eq!(ProviderKind::parse(kind.as_str()), Some(kind));
+            assert_eq!(ProviderKind::of(kind.method()), Some(kind));
         }
-        assert_eq!(Kind::parse("paypal"), None);
+        assert_eq!(ProviderKind::parse("paypal"), None);
     }
 
     /// The names are part of the public addresses and of the payment secret.
     #[test]
     fn the_names_are_stable() {
-        let names = [Kind::Alipay, Kind::WechatV3, Kind::WechatV2, Kind::Stripe].map(Kind::as_str);
+        let names = [ProviderKind::Alipay, ProviderKind::WechatV3, ProviderKind::WechatV2, ProviderKind::Stripe]
+            .map(ProviderKind::as_str);
         assert_eq!(names, ["alipay", "wechat", "wechat-v2", "stripe"]);
     }
 }

@@ -4,7 +4,7 @@ use domain::ids::PaymentNumber;
 use domain::money::Currency;
 use jiff::Timestamp;
 
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::payment::Paid;
 
 /// What a verified notice is about.
@@ -65,7 +65,7 @@ pub enum Outcome {
 /// application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    pub provider: Kind,
+    pub provider: ProviderKind,
     pub subject: Subject,
     /// The provider's id of the movement of money. Always present if the outcome is `Paid`.
     pub transaction: Option<String>,
@@ -78,7 +78,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    pub(crate) fn new(provider: Kind, subject: Subject, money: Paid, outcome: Outcome) -> Self {
+    pub(crate) fn new(provider: ProviderKind, subject: Subject, money: Paid, outcome: Outcome) -> Self {
         Self {
             provider,
             subject,

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::http::{Headers, HttpAnswer, HttpCall};
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
     Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
@@ -22,7 +22,7 @@ use crate::shared::crypto::SettingsError;
 /// An implementation must conclude nothing from an answer or a notice before it has verified it, and it verifies a
 /// notice over the raw bytes of its body, before it reads any of them. `Debug` must not print a key.
 pub trait PaymentProvider: fmt::Debug + Send + Sync {
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> ProviderKind;
 
     /// Starts a payment.
     fn create(&self, request: &PaymentRequest, now: Timestamp, nonce: &Nonce) -> Result<Start, ProviderError>;
@@ -151,7 +151,7 @@ pub type Provider = dyn PaymentProvider;
 
 impl dyn PaymentProvider {
     /// Builds the provider of this kind from its settings; see [`FromSettings::from_json`].
-    pub fn from_json(kind: Kind, json: &str) -> Result<Box<Self>, SettingsError> {
+    pub fn from_json(kind: ProviderKind, json: &str) -> Result<Box<Self>, SettingsError> {
         kind.configure(json)
     }
 }

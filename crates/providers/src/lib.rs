@@ -20,8 +20,8 @@ use aws_config::SdkConfig;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use jiff::Timestamp;
 use payments::{
-    Created, HttpAnswer, HttpCall, Kind, Nonce, PaymentRef, PaymentRequest, PaymentStatus, Provider,
-    ProviderCloseAnswer, ProviderError, RefundRequest, Refunding, Start, Subject,
+    Created, HttpAnswer, HttpCall, Nonce, PaymentRef, PaymentRequest, PaymentStatus, Provider, ProviderCloseAnswer,
+    ProviderError, ProviderKind, RefundRequest, Refunding, Start, Subject,
 };
 
 pub use connection::https;
@@ -35,7 +35,7 @@ pub type Random = Arc<dyn Fn() -> [u8; 16] + Send + Sync>;
 pub enum Trouble {
     /// The secret has no entry for this provider, or there is no secret.
     #[error("{0} is not configured: the payment providers' secret has no settings for it")]
-    NotConfigured(Kind),
+    NotConfigured(ProviderKind),
     /// The secret cannot be read, or its entry for this provider cannot be used. The text tells what to do and
     /// contains nothing of the secret.
     #[error("{0}")]
@@ -99,13 +99,13 @@ impl Providers {
     }
 
     /// The providers with usable settings.
-    pub async fn configured(&self, now: Timestamp) -> Result<Vec<Kind>, Trouble> {
+    pub async fn configured(&self, now: Timestamp) -> Result<Vec<ProviderKind>, Trouble> {
         let table = self.0.settings.current(now).await?;
-        Ok(Kind::ALL.into_iter().filter(|kind| table.get(*kind).is_ok()).collect())
+        Ok(ProviderKind::ALL.into_iter().filter(|kind| table.get(*kind).is_ok()).collect())
     }
 
     /// One provider, for example to verify and answer its notices.
-    pub async fn get(&self, kind: Kind, now: Timestamp) -> Result<Arc<Provider>, Trouble> {
+    pub async fn get(&self, kind: ProviderKind, now: Timestamp) -> Result<Arc<Provider>, Trouble> {
         Ok(self.configuration(kind, now).await?.provider.clone())
     }
 
@@ -116,7 +116,12 @@ impl Providers {
         self.0.settings.renew(now).await
     }
 
-    pub async fn create(&self, kind: Kind, request: &PaymentRequest, now: Timestamp) -> Result<Created, Trouble> {
+    pub async fn create(
+        &self,
+        kind: ProviderKind,
+        request: &PaymentRequest,
+        now: Timestamp,
+    ) -> Result<Created, Trouble> {
         let it = self.configuration(kind, now).await?;
         match it.provider.create(request, now, &self.nonce())? {
             Start::Ready(created) => Ok(created),
@@ -124,14 +129,24 @@ impl Providers {
         }
     }
 
-    pub async fn query(&self, kind: Kind, payment: &PaymentRef, now: Timestamp) -> Result<PaymentStatus, Trouble> {
+    pub async fn query(
+        &self,
+        kind: ProviderKind,
+        payment: &PaymentRef,
+        now: Timestamp,
+    ) -> Result<PaymentStatus, Trouble> {
         let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.query(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query(payment, &answer, now)?)
     }
 
     /// What a transaction is about; `None`: not about a payment of this system.
-    pub async fn subject(&self, kind: Kind, transaction: &str, now: Timestamp) -> Result<Option<Subject>, Trouble> {
+    pub async fn subject(
+        &self,
+        kind: ProviderKind,
+        transaction: &str,
+        now: Timestamp,
+    ) -> Result<Option<Subject>, Trouble> {
         let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.query_subject(transaction, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query_subject(&answer)?)
@@ -139,7 +154,7 @@ impl Providers {
 
     pub async fn close(
         &self,
-        kind: Kind,
+        kind: ProviderKind,
         payment: &PaymentRef,
         now: Timestamp,
     ) -> Result<ProviderCloseAnswer, Trouble> {
@@ -149,19 +164,29 @@ impl Providers {
     }
 
     /// Repeating a refund with the same number never moves money twice.
-    pub async fn refund(&self, kind: Kind, refund: &RefundRequest, now: Timestamp) -> Result<Refunding, Trouble> {
+    pub async fn refund(
+        &self,
+        kind: ProviderKind,
+        refund: &RefundRequest,
+        now: Timestamp,
+    ) -> Result<Refunding, Trouble> {
         let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.refund(refund, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_refund(refund, &answer, now)?)
     }
 
-    pub async fn query_refund(&self, kind: Kind, refund: &RefundRequest, now: Timestamp) -> Result<Refunding, Trouble> {
+    pub async fn query_refund(
+        &self,
+        kind: ProviderKind,
+        refund: &RefundRequest,
+        now: Timestamp,
+    ) -> Result<Refunding, Trouble> {
         let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.query_refund(refund, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query_refund(refund, &answer, now)?)
     }
 
-    async fn configuration(&self, kind: Kind, now: Timestamp) -> Result<Arc<Configured>, Trouble> {
+    async fn configuration(&self, kind: ProviderKind, now: Timestamp) -> Result<Arc<Configured>, Trouble> {
         self.0.settings.current(now).await?.get(kind)
     }
 

@@ -11,7 +11,7 @@ use aws_sdk_secretsmanager::Client;
 use aws_sdk_secretsmanager::error::ProvideErrorMetadata;
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use jiff::{SignedDuration, Timestamp};
-use payments::{Kind, Provider};
+use payments::{Provider, ProviderKind};
 use serde_json::value::RawValue;
 
 use crate::{Trouble, calls, connection};
@@ -46,7 +46,7 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct Table {
     text: String,
-    providers: BTreeMap<Kind, Result<Arc<Configured>, Trouble>>,
+    providers: BTreeMap<ProviderKind, Result<Arc<Configured>, Trouble>>,
 }
 
 /// A provider with its settings.
@@ -163,8 +163,8 @@ impl Table {
         })?;
         let mut providers = BTreeMap::new();
         for (name, settings) in parts {
-            let Some(kind) = Kind::parse(&name) else {
-                let known = Kind::ALL.map(Kind::as_str).join(", ");
+            let Some(kind) = ProviderKind::parse(&name) else {
+                let known = ProviderKind::ALL.map(ProviderKind::as_str).join(", ");
                 tracing::warn!("entry in the payment providers' secret ignored: its name is none of {known}");
                 continue;
             };
@@ -178,12 +178,12 @@ impl Table {
         Ok(Self { text, providers })
     }
 
-    pub(crate) fn get(&self, kind: Kind) -> Result<Arc<Configured>, Trouble> {
+    pub(crate) fn get(&self, kind: ProviderKind) -> Result<Arc<Configured>, Trouble> {
         self.providers.get(&kind).cloned().unwrap_or(Err(Trouble::NotConfigured(kind)))
     }
 }
 
-fn configure(kind: Kind, json: &str) -> Result<Configured, String> {
+fn configure(kind: ProviderKind, json: &str) -> Result<Configured, String> {
     let provider = Provider::from_json(kind, json).map_err(|error| error.to_string())?;
     let certified = match provider.client_identity() {
         Some((certificate, key)) => Some(connection::certified(connection::identity(certificate, key)?)),

@@ -24,7 +24,7 @@ pub struct Names {
     pub connections: String,
     pub orders_queue_url: String,
     /// The queue for messages that can never be handled; only order-consumer has it.
-    pub dead_letter_url: Option<String>,
+    pub orders_dead_letters_url: Option<String>,
     /// The shop's own queue, for notices about its ordinary orders; only payment-notify has it, if the shop gave one.
     pub shop_queue_url: Option<String>,
     /// How payment deadlines are scheduled; only order-consumer has it.
@@ -40,7 +40,7 @@ pub struct Deadlines {
     /// The function that checks the order.
     pub function_arn: String,
     /// The queue for deadlines that could not be delivered.
-    pub dead_letter_arn: String,
+    pub timeout_dead_letters_arn: String,
 }
 
 impl Names {
@@ -54,7 +54,7 @@ impl Names {
                 group,
                 role_arn: required("SCHEDULE_ROLE_ARN")?,
                 function_arn: required("TIMEOUT_FUNCTION_ARN")?,
-                dead_letter_arn: required("SCHEDULE_DEAD_LETTER_ARN")?,
+                timeout_dead_letters_arn: required("TIMEOUT_DEAD_LETTERS_ARN")?,
             }),
         };
         Ok(Self {
@@ -67,7 +67,7 @@ impl Names {
             accounts: required("ACCOUNTS_TABLE")?,
             connections: required("CONNECTIONS_TABLE")?,
             orders_queue_url: required("ORDERS_QUEUE_URL")?,
-            dead_letter_url: variable("ORDERS_DEAD_LETTER_URL"),
+            orders_dead_letters_url: variable("ORDERS_DEAD_LETTERS_URL"),
             shop_queue_url: variable("SHOP_QUEUE_URL").filter(|url| !url.is_empty()),
             deadlines,
         })

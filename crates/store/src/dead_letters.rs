@@ -21,7 +21,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(7);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    pub kind: Kind,
+    pub kind: LetterKind,
     pub order: Option<String>,
     pub reason: String,
     pub body: String,
@@ -30,7 +30,7 @@ pub struct Letter {
 
 /// What a letter is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LetterKind {
     /// An accepted purchase that did not become an order.
     Order,
     /// A payment deadline whose check failed.
@@ -45,13 +45,13 @@ pub enum Kind {
 /// The URLs of the dead-letter queues, and of the queue that letters are sent to again.
 #[derive(Clone, Debug)]
 pub struct Queues {
-    pub orders: String,
-    pub orders_dead: String,
-    pub timeouts_dead: String,
+    pub orders_queue: String,
+    pub orders_dead_letters: String,
+    pub timeout_dead_letters: String,
     /// Changes of stock that could not be processed.
-    pub stream_dead: String,
-    pub push_dead: String,
-    pub reconcile_dead: String,
+    pub stock_stream_dead_letters: String,
+    pub push_dead_letters: String,
+    pub reconcile_dead_letters: String,
 }
 
 /// The dead letters of a system.
@@ -61,8 +61,9 @@ pub struct DeadLetters {
     queues: Queues,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 5] = [Kind::Order, Kind::Deadline, Kind::Stock, Kind::Push, Kind::Reconcile];
+impl LetterKind {
+    pub const ALL: [LetterKind; 5] =
+        [LetterKind::Order, LetterKind::Deadline, LetterKind::Stock, LetterKind::Push, LetterKind::Reconcile];
 
     /// Its name in URLs.
     pub fn as_str(self) -> &'static str {
@@ -104,11 +105,11 @@ impl Kind {
 
     fn queue(self, queues: &Queues) -> &str {
         match self {
-            Self::Order => &queues.orders_dead,
-            Self::Deadline => &queues.timeouts_dead,
-            Self::Stock => &queues.stream_dead,
-            Self::Push => &queues.push_dead,
-            Self::Reconcile => &queues.reconcile_dead,
+            Self::Order => &queues.orders_dead_letters,
+            Self::Deadline => &queues.timeout_dead_letters,
+            Self::Stock => &queues.stock_stream_dead_letters,
+            Self::Push => &queues.push_dead_letters,
+            Self::Reconcile => &queues.reconcile_dead_letters,
         }
     }
 }
@@ -137,7 +138,7 @@ impl DeadLetters {
     }
 
     /// Receives up to ten letters.
-    async fn take(&self, kind: Kind) -> Result<Vec<Letter>, QueueError> {
+    async fn take(&self, kind: LetterKind) -> Result<Vec<Letter>, QueueError> {
         let output = self
             .client
             .receive_message()
@@ -154,7 +155,7 @@ impl DeadLetters {
     }
 
     /// Receives the letters of a kind: `most`, or a few more. They are invisible to others for a while.
-    async fn take_all(&self, kind: Kind, most: usize) -> Result<Vec<Letter>, QueueError> {
+    async fn take_all(&self, kind: LetterKind, most: usize) -> Result<Vec<Letter>, QueueError> {
         let mut letters = Vec::new();
         while letters.len() < most {
             let taken = self.take(kind).await?;
@@ -167,7 +168,7 @@ impl DeadLetters {
     }
 
     /// Lists letters of a kind: `most`, or a few more. They are visible again afterwards.
-    pub async fn list(&self, kind: Kind, most: usize) -> Result<Vec<Letter>, QueueError> {
+    pub async fn list(&self, kind: LetterKind, most: usize) -> Result<Vec<Letter>, QueueError> {
         let letters = self.take_all(kind, most).await?;
         for letter in &letters {
             self.client
@@ -182,9 +183,15 @@ impl DeadLetters {
         Ok(letters)
     }
 
-    /// Sends letters again, as [`Kind::remedy`] says: `most`, or a few more. Reports each one before it is removed.
-    pub async fn redrive(&self, kind: Kind, most: usize, mut tell: impl FnMut(&Letter)) -> Result<usize, QueueError> {
-        if kind == Kind::Stock {
+    /// Sends letters again, as [`LetterKind::remedy`] says: `most`, or a few more. Reports each one before it is
+    /// removed.
+    pub async fn redrive(
+        &self,
+        kind: LetterKind,
+        most: usize,
+        mut tell: impl FnMut(&Letter),
+    ) -> Result<usize, QueueError> {
+        if kind == LetterKind::Stock {
             let letters = self.list(kind, most).await?;
             letters.iter().for_each(tell);
             return Ok(0);
@@ -194,8 +201,8 @@ impl DeadLetters {
         let letters = self.take_all(kind, most).await?;
         for letter in &letters {
             tell(letter);
-            if kind == Kind::Order {
-                let send = self.client.send_message().queue_url(&self.queues.orders).message_body(&letter.body);
+            if kind == LetterKind::Order {
+                let send = self.client.send_message().queue_url(&self.queues.orders_queue).message_body(&letter.body);
                 send.send().await.map_err(|error| QueueError::of("sending an order message again", error))?;
             }
             let delete =
@@ -206,7 +213,7 @@ impl DeadLetters {
     }
 }
 
-fn letter(kind: Kind, message: Message) -> Letter {
+fn letter(kind: LetterKind, message: Message) -> Letter {
     let body = message.body.unwrap_or_default();
     let json: Value = serde_json::from_str(&body).unwrap_or_default();
     let text = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
@@ -221,7 +228,9 @@ fn letter(kind: Kind, message: Message) -> Letter {
     let received =
         message.attributes.as_ref().and_then(|all| all.get(&MessageSystemAttributeName::ApproximateReceiveCount));
     let reason = reason.unwrap_or_else(|| match received {
-        Some(_) if kind == Kind::Order => "it failed every time it was tried: see order-consumer's log".to_owned(),
+        Some(_) if kind == LetterKind::Order => {
+            "it failed every time it was tried: see order-consumer's log".to_owned()
+        }
         _ => "no reason is given".to_owned(),
     });
     Letter {

@@ -30,8 +30,8 @@ impl Store {
     /// Moves a message that can never be handled to the dead letters, with the reason.
     pub async fn move_to_dead_letters(&self, body: &str, reason: &str) -> Result<(), StoreError> {
         const OPERATION: &str = "keep a dead letter";
-        let url = self.names.dead_letter_url.as_deref();
-        let url = url.ok_or_else(|| StoreError::unreadable(OPERATION, "ORDERS_DEAD_LETTER_URL is not set"))?;
+        let url = self.names.orders_dead_letters_url.as_deref();
+        let url = url.ok_or_else(|| StoreError::unreadable(OPERATION, "ORDERS_DEAD_LETTERS_URL is not set"))?;
         let reason = MessageAttributeValue::builder()
             .data_type("String")
             .string_value(reason)

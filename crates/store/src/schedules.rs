@@ -28,7 +28,7 @@ impl Store {
             .arn(&deadlines.function_arn)
             .role_arn(&deadlines.role_arn)
             .input(input)
-            .dead_letter_config(DeadLetterConfig::builder().arn(&deadlines.dead_letter_arn).build())
+            .dead_letter_config(DeadLetterConfig::builder().arn(&deadlines.timeout_dead_letters_arn).build())
             .retry_policy(
                 RetryPolicy::builder().maximum_retry_attempts(20).maximum_event_age_in_seconds(21_600).build(),
             )

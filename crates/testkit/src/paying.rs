@@ -7,18 +7,18 @@ use domain::payment::{Arrived, Method};
 use edge::{Body, Request};
 use flows::Context;
 use flows::pay::start_payment::{NotStarted, StartPayment, Started, start_payment};
-use payments::{Kind, Notice, Subject};
+use payments::{Notice, ProviderKind, Subject};
 use sandbox::{DueNotice, is_accepted};
 use telemetry::Sink;
 
 use crate::world::{SALT, World};
 
 /// The methods that are paid at a provider: all but points.
-pub const PROVIDERS: [Method; Kind::ALL.len()] = {
-    let mut methods = [Method::Points; Kind::ALL.len()];
+pub const PROVIDERS: [Method; ProviderKind::ALL.len()] = {
+    let mut methods = [Method::Points; ProviderKind::ALL.len()];
     let mut at = 0;
     while at < methods.len() {
-        methods[at] = Kind::ALL[at].method();
+        methods[at] = ProviderKind::ALL[at].method();
         at += 1;
     }
     methods

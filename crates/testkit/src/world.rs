@@ -42,7 +42,7 @@ pub const SALT: &str = "salt";
 pub static STACK: LazyLock<Stack> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../template.yaml");
     // Named as `make run` names it, so that tools can look into the tables of a running system.
-    let options = ReadOptions { stack_name: seckill_run::STACK_NAME.to_owned(), ..ReadOptions::default() };
+    let options = ReadOptions { stack_name: seckill_local::STACK_NAME.to_owned(), ..ReadOptions::default() };
     template::read_with(&path, &options).unwrap_or_else(|error| panic!("{error}"))
 });
 

@@ -3,7 +3,7 @@
 use edge::{Body, Code, Problem, Response, response};
 use lambda_http::http::StatusCode;
 use serde::Serialize;
-use store::dead_letters::{DeadLetters, Kind, QueueError};
+use store::dead_letters::{DeadLetters, LetterKind, QueueError};
 
 use crate::App;
 
@@ -46,11 +46,11 @@ pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
     let all = letters(app)?;
     // One more than is shown tells whether there are more. All queues are read concurrently: reading each one
     // takes a wait.
-    let [orders, deadlines, stock, push, walks] = Kind::ALL.map(|kind| all.list(kind, SHOWN + 1));
+    let [orders, deadlines, stock, push, walks] = LetterKind::ALL.map(|kind| all.list(kind, SHOWN + 1));
     let (orders, deadlines, stock, push, walks) =
         tokio::try_join!(orders, deadlines, stock, push, walks).map_err(problem)?;
     let mut queues = Vec::new();
-    for (kind, letters) in Kind::ALL.into_iter().zip([orders, deadlines, stock, push, walks]) {
+    for (kind, letters) in LetterKind::ALL.into_iter().zip([orders, deadlines, stock, push, walks]) {
         let more = letters.len() > SHOWN;
         let shown = letters.into_iter().take(SHOWN).map(|letter| LetterView {
             order_id: letter.order,
@@ -64,7 +64,7 @@ pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
 }
 
 pub(crate) async fn redrive(app: &App, kind: &str) -> Result<Response<Body>, Problem> {
-    let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind).ok_or_else(Problem::not_found)?;
+    let kind = LetterKind::ALL.into_iter().find(|known| known.as_str() == kind).ok_or_else(Problem::not_found)?;
     let log = |letter: &store::dead_letters::Letter| {
         tracing::info!(order_id = letter.order, reason = letter.reason, "a dead letter is sent again");
     };

@@ -21,10 +21,10 @@ use flows::sale::{set_up, stock};
 use flows::view::audit;
 use flows::view::live::Live;
 use lambda_http::http::{Method, StatusCode};
-use runtime::{Clock, Random};
+use runtime::{Clock, Environment, Random, StartError};
 use serde::Deserialize;
 use store::Store;
-use store::dead_letters::DeadLetters;
+use store::dead_letters::{DeadLetters, Queues};
 
 use crate::form::SaleBody;
 use crate::view::{AuditView, ItemView, SaleView, SalesView};
@@ -58,6 +58,24 @@ impl App {
     pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
         let live = Live::default();
         Self { store, clock, random, salt: salt.into(), live, dead_letters: None, traffic: None }
+    }
+
+    /// The function as it is deployed.
+    pub fn start(environment: &Environment) -> Result<Self, StartError> {
+        let queues = Queues {
+            orders_queue: environment.names.orders_queue_url.clone(),
+            orders_dead_letters: environment.required("ORDERS_DEAD_LETTERS_URL")?,
+            timeout_dead_letters: environment.required("TIMEOUT_DEAD_LETTERS_URL")?,
+            stock_stream_dead_letters: environment.required("STOCK_STREAM_DEAD_LETTERS_URL")?,
+            push_dead_letters: environment.required("PUSH_DEAD_LETTERS_URL")?,
+            reconcile_dead_letters: environment.required("RECONCILE_DEAD_LETTERS_URL")?,
+        };
+        let salt = environment.required("BUYER_SALT")?;
+        Ok(Self {
+            dead_letters: Some(DeadLetters::new(&environment.config, queues)),
+            traffic: Some(Traffic::new(&environment.config)),
+            ..Self::new(environment.store(), salt, runtime::system_clock(), runtime::system_random())
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use domain::Timestamp;
 use domain::availability::Change;
 use domain::bucket::{Bucket, parse_bucket_key};
 use flows::sale::stock_moved::{StockChange, stock_moved};
+use runtime::Environment;
 use serde::Deserialize;
 use store::Store;
 
@@ -21,6 +22,11 @@ impl App {
     /// A function that has just started.
     pub fn new(store: Store) -> Self {
         Self { store }
+    }
+
+    /// The function as it is deployed.
+    pub fn start(environment: &Environment) -> Self {
+        Self::new(environment.store())
     }
 }
 

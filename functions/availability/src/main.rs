@@ -1,4 +1,4 @@
-//! `availability` as a Lambda function: settings, clients, run.
+//! `availability` as a Lambda function.
 
 use availability::{App, handle};
 use aws_lambda_events::dynamodb::Event;
@@ -6,7 +6,7 @@ use lambda_runtime::{Error, LambdaEvent, service_fn};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let app = &App::new(runtime::start().await?.store());
+    let app = &App::start(&runtime::start().await?);
     let answer = move |event: LambdaEvent<Event>| async move { Ok::<_, Error>(handle(app, event.payload).await) };
     lambda_runtime::run(service_fn(answer)).await
 }

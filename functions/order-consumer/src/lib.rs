@@ -12,7 +12,7 @@ use domain::order::{Order, Reason};
 use flows::buy::place_order::{Placement, place_order};
 use flows::sale::sales::Sales;
 use futures::stream::{self, StreamExt};
-use runtime::Clock;
+use runtime::{Clock, Environment, StartError};
 use store::{MissingSetting, Names, Store};
 use telemetry::{Metric, Metrics, Sink};
 
@@ -32,11 +32,18 @@ impl App {
     pub fn new(store: Store, clock: Clock) -> Self {
         Self { store, sales: Sales::default(), clock, metrics: Sink::stdout() }
     }
+
+    /// The function as it is deployed.
+    pub fn start(environment: &Environment) -> Result<Self, StartError> {
+        check(&environment.names).map_err(|missing| missing.to_string())?;
+        let app = Self::new(environment.store(), runtime::system_clock());
+        Ok(Self { metrics: environment.metrics.clone(), ..app })
+    }
 }
 
 /// Checks the settings that only this function needs.
-pub fn check(names: &Names) -> Result<(), MissingSetting> {
-    names.dead_letter_url.as_ref().ok_or(MissingSetting("ORDERS_DEAD_LETTER_URL"))?;
+fn check(names: &Names) -> Result<(), MissingSetting> {
+    names.orders_dead_letters_url.as_ref().ok_or(MissingSetting("ORDERS_DEAD_LETTERS_URL"))?;
     names.deadlines.as_ref().ok_or(MissingSetting("SCHEDULE_GROUP"))?;
     Ok(())
 }
@@ -186,8 +193,8 @@ mod tests {
             })
             .unwrap()
         };
-        assert_eq!(check(&names(&[])).unwrap_err().0, "ORDERS_DEAD_LETTER_URL");
-        assert_eq!(check(&names(&[("ORDERS_DEAD_LETTER_URL", "q")])).unwrap_err().0, "SCHEDULE_GROUP");
+        assert_eq!(check(&names(&[])).unwrap_err().0, "ORDERS_DEAD_LETTERS_URL");
+        assert_eq!(check(&names(&[("ORDERS_DEAD_LETTERS_URL", "q")])).unwrap_err().0, "SCHEDULE_GROUP");
     }
 
     #[test]

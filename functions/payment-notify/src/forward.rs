@@ -110,12 +110,12 @@ pub(crate) async fn forward(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use payments::{Kind, Subject};
+    use payments::{ProviderKind, Subject};
     use serde_json::json;
 
     fn notice() -> Notice {
         Notice {
-            provider: Kind::WechatV3,
+            provider: ProviderKind::WechatV3,
             subject: Subject::Ordinary("A-17".into()),
             transaction: Some("4200000001".into()),
             amount: 6_999,

@@ -15,7 +15,7 @@ use domain::Timestamp;
 use edge::{Body, Code, Problem, Request, Response, body, request};
 use flows::FlowError;
 use lambda_http::http::{HeaderName, HeaderValue, Method, StatusCode};
-use payments::{Headers, HttpAnswer, Kind, MAX_NOTICE, Notice, NoticeError, Provider};
+use payments::{Headers, HttpAnswer, MAX_NOTICE, Notice, NoticeError, Provider, ProviderKind};
 use providers::Trouble;
 use telemetry::{Metric, Metrics};
 
@@ -92,10 +92,10 @@ async fn answer(
     }
 }
 
-fn provider_named(request: &Request) -> Result<Kind, Problem> {
+fn provider_named(request: &Request) -> Result<ProviderKind, Problem> {
     match (request.method(), request::route(request).1.as_slice()) {
-        (&Method::POST, ["payments", provider, "notify"]) => Kind::parse(provider).ok_or_else(|| {
-            let known = Kind::ALL.map(Kind::as_str).join(", ");
+        (&Method::POST, ["payments", provider, "notify"]) => ProviderKind::parse(provider).ok_or_else(|| {
+            let known = ProviderKind::ALL.map(ProviderKind::as_str).join(", ");
             Problem::new(Code::NotFound, format!("there is no such payment provider here: use one of {known}"))
         }),
         _ => Err(Problem::not_found()),
@@ -104,7 +104,7 @@ fn provider_named(request: &Request) -> Result<Kind, Problem> {
 
 /// A provider that is not configured sends no notices: the sender gets 404. If the settings cannot be read now,
 /// the provider is asked to send the notice again.
-fn unreachable(kind: Kind, trouble: Trouble) -> Problem {
+fn unreachable(kind: ProviderKind, trouble: Trouble) -> Problem {
     match trouble {
         Trouble::NotConfigured(_) => {
             let detail = format!("{kind} is not configured here: put its settings into the payment secret first");
@@ -138,7 +138,7 @@ async fn read(
 }
 
 /// Logs and counts a refused notice, once. The body is not logged: its content is chosen by the sender.
-fn refused(kind: Kind, error: &NoticeError, trace: Option<&str>, metrics: &mut Metrics) {
+fn refused(kind: ProviderKind, error: &NoticeError, trace: Option<&str>, metrics: &mut Metrics) {
     let Some(why) = refusal(error) else {
         tracing::info!(provider = %kind, %error, trace, "a notice about nothing here");
         return;

@@ -1,4 +1,4 @@
-//! `payment-notify` as a Lambda function: settings, clients, run.
+//! `payment-notify` as a Lambda function.
 
 use lambda_http::{Error, service_fn};
 use payment_notify::handle;

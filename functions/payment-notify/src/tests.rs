@@ -17,7 +17,7 @@ fn keys() -> Keys {
     serde_json::from_str(include_str!("../../../crates/payments/src/tests/keys.json")).unwrap()
 }
 
-fn provider(kind: Kind) -> Box<Provider> {
+fn provider(kind: ProviderKind) -> Box<Provider> {
     Provider::from_json(kind, &keys().settings(kind, "http://127.0.0.1:3000/_sandbox")).unwrap()
 }
 
@@ -25,10 +25,10 @@ fn now() -> Timestamp {
     "2026-11-11T00:05:00Z".parse().unwrap()
 }
 
-fn notice(kind: Kind) -> HttpCall {
+fn notice(kind: ProviderKind) -> HttpCall {
     let payment = Payment {
         id: "cs_test_a1b2".into(),
-        transaction: if kind == Kind::Stripe { "pi_3" } else { "4200000001202611110000000001" }.into(),
+        transaction: if kind == ProviderKind::Stripe { "pi_3" } else { "4200000001202611110000000001" }.into(),
         number: NUMBER.into(),
         order_type: "2".into(),
         title: "手机".into(),
@@ -45,7 +45,7 @@ fn notice(kind: Kind) -> HttpCall {
 }
 
 /// As API Gateway sends a notice: JSON and XML as text, a form in base64.
-fn event(kind: Kind, call: &HttpCall, is_base64: bool) -> Value {
+fn event(kind: ProviderKind, call: &HttpCall, is_base64: bool) -> Value {
     let path = format!("/payments/{kind}/notify");
     let mut headers: serde_json::Map<String, Value> =
         call.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.into())).collect();
@@ -96,7 +96,7 @@ fn verified(event: &str) -> Result<Notice, NoticeError> {
 
 #[test]
 fn a_notice_arrives_byte_for_byte_as_text_and_in_base64() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         for is_base64 in [false, true] {
             let notice = verified(&event(kind, &notice(kind), is_base64).to_string()).unwrap();
             assert!(matches!(&notice.subject, Subject::FlashSale(number) if number.to_string() == NUMBER), "{kind}");
@@ -109,10 +109,10 @@ fn a_notice_arrives_byte_for_byte_as_text_and_in_base64() {
 #[test]
 fn the_sample_events_are_notices() {
     for (kind, event) in [
-        (Kind::Alipay, include_str!("../../../tests/events/payment-notify-alipay.json")),
-        (Kind::WechatV3, include_str!("../../../tests/events/payment-notify-wechat.json")),
-        (Kind::WechatV2, include_str!("../../../tests/events/payment-notify-wechat-v2.json")),
-        (Kind::Stripe, include_str!("../../../tests/events/payment-notify-stripe.json")),
+        (ProviderKind::Alipay, include_str!("../../../tests/events/payment-notify-alipay.json")),
+        (ProviderKind::WechatV3, include_str!("../../../tests/events/payment-notify-wechat.json")),
+        (ProviderKind::WechatV2, include_str!("../../../tests/events/payment-notify-wechat-v2.json")),
+        (ProviderKind::Stripe, include_str!("../../../tests/events/payment-notify-stripe.json")),
     ] {
         let notice = verified(event).unwrap_or_else(|error| panic!("{kind}: {error}"));
         assert_eq!((notice.provider, notice.amount, notice.outcome), (kind, 69_900, Outcome::Paid));
@@ -125,7 +125,7 @@ fn only_the_four_have_notices_and_only_posted_ones() {
         let request = lambda_http::http::Request::builder().method(method).uri(path).body(Body::Empty).unwrap();
         provider_named(&request)
     };
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         assert_eq!(named("POST", &format!("/payments/{kind}/notify")).unwrap(), kind);
     }
     for (method, path) in
@@ -145,10 +145,10 @@ fn a_body_that_is_too_long_for_a_notice_is_not_looked_at() {
 
 #[test]
 fn who_is_not_configured_is_told_so_and_bad_settings_are_not_shown() {
-    let problem = unreachable(Kind::Stripe, Trouble::NotConfigured(Kind::Stripe));
+    let problem = unreachable(ProviderKind::Stripe, Trouble::NotConfigured(ProviderKind::Stripe));
     assert_eq!(problem.code, Code::NotFound);
     assert!(problem.detail.contains("stripe is not configured"), "{}", problem.detail);
-    let problem = unreachable(Kind::Stripe, Trouble::Settings("the secret arn:… cannot be read".into()));
+    let problem = unreachable(ProviderKind::Stripe, Trouble::Settings("the secret arn:… cannot be read".into()));
     assert_eq!(problem.code, Code::Unavailable);
     assert!(!problem.detail.contains("arn"), "{}", problem.detail);
 }
@@ -168,8 +168,8 @@ fn each_refusal_is_counted_as_its_own_kind() {
     assert_eq!(kinds.len(), errors.len());
     assert_eq!(refusal(&NoticeError::NotOurs("a transfer".into())), None, "answered as success");
     let mut metrics = Metrics::at(now());
-    refused(Kind::Alipay, &NoticeError::BadSignature, None, &mut metrics);
-    refused(Kind::Alipay, &NoticeError::NotOurs("a transfer".into()), None, &mut metrics);
+    refused(ProviderKind::Alipay, &NoticeError::BadSignature, None, &mut metrics);
+    refused(ProviderKind::Alipay, &NoticeError::NotOurs("a transfer".into()), None, &mut metrics);
     let lines = metrics.lines();
     assert!(lines.len() == 1 && lines[0].contains(r#""Kind":"BAD_SIGNATURE""#), "{lines:?}");
 }
@@ -181,9 +181,9 @@ fn the_providers_read_their_own_words() {
         Body::Empty => String::new(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(text(provider(Kind::Alipay).success_answer()), "success");
-    assert!(text(provider(Kind::WechatV2).success_answer()).contains("<![CDATA[SUCCESS]]>"));
-    for kind in Kind::ALL {
+    assert_eq!(text(provider(ProviderKind::Alipay).success_answer()), "success");
+    assert!(text(provider(ProviderKind::WechatV2).success_answer()).contains("<![CDATA[SUCCESS]]>"));
+    for kind in ProviderKind::ALL {
         let provider = provider(kind);
         assert!(respond(provider.success_answer()).status().is_success(), "{kind}");
         assert_eq!(respond(provider.try_again_answer()).status(), 503, "{kind}");

@@ -29,7 +29,7 @@ use edge::order::OrderJson;
 use flows::sale::sales::Sales;
 use flows::view::orders;
 use futures::stream::{self, StreamExt as _};
-use runtime::Clock;
+use runtime::{Clock, Environment};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use store::{Store, StoreError};
@@ -63,6 +63,11 @@ impl App {
     /// A function that has just started.
     pub fn new(store: Store, config: &aws_config::SdkConfig, clock: Clock) -> Self {
         Self { store, sales: Sales::default(), clock, sockets: Sockets::new(config) }
+    }
+
+    /// The function as it is deployed.
+    pub fn start(environment: &Environment) -> Self {
+        Self::new(environment.store(), &environment.config, runtime::system_clock())
     }
 }
 

@@ -1,4 +1,4 @@
-//! `push` as a Lambda function: settings, clients, run.
+//! `push` as a Lambda function.
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use push::{App, handle};
@@ -6,8 +6,7 @@ use serde_json::Value;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let environment = runtime::start().await?;
-    let app = &App::new(environment.store(), &environment.config, runtime::system_clock());
+    let app = &App::start(&runtime::start().await?);
     let answer = move |event: LambdaEvent<Value>| async move { Ok::<_, Error>(handle(app, event.payload).await?) };
     lambda_runtime::run(service_fn(answer)).await
 }

@@ -1,4 +1,4 @@
-//! `reconcile` as a Lambda function: settings, clients, run.
+//! `reconcile` as a Lambda function.
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use reconcile::handle;

@@ -11,7 +11,7 @@ use domain::ids::{BuyerKey, ItemId, Offer, OrderId, SaleId};
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
 use flows::buy::purchase::{Purchase, Seckill};
 use lambda_http::http::{Method, StatusCode};
-use runtime::{Clock, Random};
+use runtime::{Clock, Environment, Random, StartError};
 use serde::{Deserialize, Serialize};
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
@@ -40,6 +40,13 @@ impl App {
     pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
         let (seckill, metrics) = (Seckill::new(store), Sink::stdout());
         Self { seckill, salt: salt.into(), clock, random, metrics, timeout: None }
+    }
+
+    /// The function as it is deployed.
+    pub fn start(environment: &Environment) -> Result<Self, StartError> {
+        let salt = environment.required("BUYER_SALT")?;
+        let app = Self::new(environment.store(), salt, runtime::system_clock(), runtime::system_random());
+        Ok(Self { metrics: environment.metrics.clone(), timeout: Some(REQUEST_TIMEOUT), ..app })
     }
 }
 

@@ -25,7 +25,7 @@ use flows::view::availability::AvailabilityCache;
 use flows::view::orders;
 use lambda_http::http::{Method, StatusCode};
 use providers::Providers;
-use runtime::Clock;
+use runtime::{Clock, Environment, StartError};
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
@@ -70,6 +70,13 @@ impl App {
             metrics: Sink::stdout(),
             random: Arc::new(ticket::random),
         }
+    }
+
+    /// The function as it is deployed.
+    pub fn start(environment: &Environment) -> Result<Self, StartError> {
+        let (salt, public_url) = (environment.required("BUYER_SALT")?, environment.optional("PUBLIC_URL"));
+        let app = Self::new(environment.store(), environment.providers(), salt, public_url, runtime::system_clock());
+        Ok(Self { metrics: environment.metrics.clone(), ..app })
     }
 
     fn context(&self, now: Timestamp) -> Context<'_> {

@@ -10,7 +10,7 @@ use edge::{Body, Problem, Request, Response, request};
 use flows::FlowError;
 use lambda_http::RequestExt;
 use lambda_http::http::StatusCode;
-use payments::{Kind, MAX_NOTICE, ReturnPage, Subject};
+use payments::{MAX_NOTICE, ProviderKind, ReturnPage, Subject};
 use providers::Trouble;
 
 use crate::App;
@@ -20,7 +20,7 @@ use crate::page::{self, Language, Left};
 pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result<Response<Body>, Problem> {
     let language = Language::of(request);
     let now = (app.clock)();
-    let Some(kind) = Kind::parse(provider) else { return Ok(page::nothing(StatusCode::NOT_FOUND, language)) };
+    let Some(kind) = ProviderKind::parse(provider) else { return Ok(page::nothing(StatusCode::NOT_FOUND, language)) };
     let number = match kind.return_page() {
         ReturnPage::Signed => signed_number(app, kind, request).await?,
         ReturnPage::Plain | ReturnPage::MarkedIfPaid(_) => plain_number(request),
@@ -34,13 +34,13 @@ pub(crate) async fn show(app: &App, provider: &str, request: &Request) -> Result
 }
 
 /// Whether the payment belongs to the order, at this provider.
-fn has_payment(order: &Order, number: &PaymentNumber, kind: Kind) -> bool {
+fn has_payment(order: &Order, number: &PaymentNumber, kind: ProviderKind) -> bool {
     let attempt = order.attempts.get(usize::from(number.attempt()));
     attempt.is_some_and(|attempt| attempt.method == kind.method())
 }
 
 /// The payment that a signed URL names.
-async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Option<PaymentNumber>, Problem> {
+async fn signed_number(app: &App, kind: ProviderKind, request: &Request) -> Result<Option<PaymentNumber>, Problem> {
     let query = request.uri().query().unwrap_or_default();
     if query.is_empty() || query.len() > MAX_NOTICE {
         return Ok(None);
@@ -62,7 +62,7 @@ async fn signed_number(app: &App, kind: Kind, request: &Request) -> Result<Optio
 }
 
 /// Stripe sends a buyer who cancels to the same address, but adds the session only for one who has paid.
-fn left(kind: Kind, request: &Request) -> Left {
+fn left(kind: ProviderKind, request: &Request) -> Left {
     let has = |name| request.query_string_parameters_ref().is_some_and(|query| query.first(name).is_some());
     match kind.return_page() {
         ReturnPage::MarkedIfPaid(parameter) if !has(parameter) => Left::Unpaid,
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn stripes_session_tells_a_payment_from_a_return() {
-        assert_eq!(left(Kind::Stripe, &returned("payment=1&session_id=cs_1")), Left::PerhapsPaid);
-        assert_eq!(left(Kind::Stripe, &returned("payment=1")), Left::Unpaid);
-        assert_eq!(left(Kind::WechatV3, &returned("payment=1")), Left::PerhapsPaid);
-        assert_eq!(left(Kind::Alipay, &returned("sign=x")), Left::PerhapsPaid);
+        assert_eq!(left(ProviderKind::Stripe, &returned("payment=1&session_id=cs_1")), Left::PerhapsPaid);
+        assert_eq!(left(ProviderKind::Stripe, &returned("payment=1")), Left::Unpaid);
+        assert_eq!(left(ProviderKind::WechatV3, &returned("payment=1")), Left::PerhapsPaid);
+        assert_eq!(left(ProviderKind::Alipay, &returned("sign=x")), Left::PerhapsPaid);
     }
 
     #[test]
@@ -116,8 +116,8 @@ mod tests {
         let attempts = vec![Attempt { method: Method::Stripe, amount: 1, points: 0 }];
         let order = Order { attempts, ..crate::view::tests::order(Status::Paid) };
         let number = |attempt| PaymentNumber::new(order.id.clone(), attempt).unwrap();
-        assert!(has_payment(&order, &number(0), Kind::Stripe));
-        assert!(!has_payment(&order, &number(0), Kind::WechatV3));
-        assert!(!has_payment(&order, &number(1), Kind::Stripe));
+        assert!(has_payment(&order, &number(0), ProviderKind::Stripe));
+        assert!(!has_payment(&order, &number(0), ProviderKind::WechatV3));
+        assert!(!has_payment(&order, &number(1), ProviderKind::Stripe));
     }
 }

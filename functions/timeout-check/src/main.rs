@@ -1,4 +1,4 @@
-//! `timeout-check` as a Lambda function: settings, clients, run.
+//! `timeout-check` as a Lambda function.
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use timeout_check::handle;

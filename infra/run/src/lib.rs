@@ -17,16 +17,16 @@ pub use demo::{DemoError, DemoSale};
 pub use local_cloud::run::StartError;
 pub use options::Options;
 
-/// `AWS::StackName` of the local shop.
+/// `AWS::StackName` of the local system.
 pub const STACK_NAME: &str = "seckill";
 /// The template's parameter with the address that payment providers send their notices to.
 const PUBLIC_URL: &str = "PublicUrl";
 
-/// A running shop. [`LocalShop::stop`] ends it in order; dropping it ends it at once.
+/// The running system. [`SeckillLocal::stop`] ends it in order; dropping it ends it at once.
 #[derive(Debug)]
-pub struct LocalShop(LocalCloud);
+pub struct SeckillLocal(LocalCloud);
 
-impl Deref for LocalShop {
+impl Deref for SeckillLocal {
     type Target = LocalCloud;
 
     fn deref(&self) -> &LocalCloud {
@@ -34,7 +34,7 @@ impl Deref for LocalShop {
     }
 }
 
-impl LocalShop {
+impl SeckillLocal {
     /// Starts everything. When it returns, the API answers.
     pub async fn start(options: &Options) -> Result<Self, StartError> {
         let general = local_cloud::run::Options {
@@ -70,7 +70,7 @@ impl LocalShop {
 
     /// What the person who started it is shown.
     pub fn summary(&self, options: &Options, demo: Option<&DemoSale>, colours: bool) -> String {
-        summary::write(&summary::Facts { shop: self, options, demo, colours })
+        summary::write(&summary::Facts { system: self, options, demo, colours })
     }
 
     /// Stops in order; see [`LocalCloud::stop`].

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use seckill_run::{LocalShop, Options, StartError};
+use seckill_local::{Options, SeckillLocal, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -41,8 +41,8 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn start(options: &Options) -> Result<LocalShop, StartError> {
-    let cloud = LocalShop::start(options).await?;
+async fn start(options: &Options) -> Result<SeckillLocal, StartError> {
+    let cloud = SeckillLocal::start(options).await?;
     for name in &options.logs {
         for (function, mut lines) in cloud.logs(name)? {
             tokio::spawn(async move {

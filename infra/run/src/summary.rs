@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::{DemoSale, LocalShop, Options};
+use super::{DemoSale, Options, SeckillLocal};
 
 /// What the summary is written from.
 pub(super) struct Facts<'a> {
-    pub(super) shop: &'a LocalShop,
+    pub(super) system: &'a SeckillLocal,
     pub(super) options: &'a Options,
     pub(super) demo: Option<&'a DemoSale>,
     pub(super) colours: bool,
 }
 
 pub(super) fn write(facts: &Facts<'_>) -> String {
-    let (cloud, options) = (facts.shop, facts.options);
+    let (cloud, options) = (facts.system, facts.options);
     let paint =
         |code: &str, text: &str| if facts.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
     let url = cloud.base_url();

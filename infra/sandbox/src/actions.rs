@@ -1,6 +1,6 @@
 //! What a buyer, or chance, does to a payment.
 
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::{Happened, State};
 use rusqlite::Transaction;
 
@@ -73,7 +73,7 @@ impl Action {
 impl Sandbox {
     /// Does something to a payment, given by the merchant's number or one of the provider's. `kind` tells payments of
     /// several providers under the same number apart; without it the latest is meant.
-    pub async fn act(&self, kind: Option<Kind>, id: &str, action: Action) -> Result<PaymentView, SandboxError> {
+    pub async fn act(&self, kind: Option<ProviderKind>, id: &str, action: Action) -> Result<PaymentView, SandboxError> {
         let (side, now, wanted) = (self.side().await?, self.now(), id.to_owned());
         let done = self.database.transaction(move |db| {
             create::expire(db, &side, now)?;
@@ -101,7 +101,7 @@ impl Sandbox {
             return Err(unusable());
         }
         let request = http::Request::get(uri.clone()).body(bytes::Bytes::new()).map_err(|_| unusable())?;
-        let answer = self.call(Kind::Alipay, request).await;
+        let answer = self.call(ProviderKind::Alipay, request).await;
         let page = answer.headers().get(http::header::LOCATION).and_then(|link| link.to_str().ok());
         match page.and_then(|link| link.rsplit_once('/')) {
             Some((_, id)) => self.look(id, true).await,
@@ -136,7 +136,7 @@ fn carry_out(db: &Transaction<'_>, side: &Side, kept: &mut Kept, action: Action,
     match (action, kept.payment.state, kept.ended) {
         (Action::Pay, State::NotPaid | State::Processing, _) => pay(db, side, kept, now),
         (Action::PayLate, State::Processing, _) => refused("is confirmed", "use pay"),
-        (Action::Confirm, State::NotPaid, _) if kept.kind == Kind::Stripe => confirm(db, side, kept, now),
+        (Action::Confirm, State::NotPaid, _) if kept.kind == ProviderKind::Stripe => confirm(db, side, kept, now),
         (Action::Confirm, _, _) => refused("cannot be confirmed", "only an open payment at Stripe can be"),
         (Action::RefundInConsole | Action::RefundPartInConsole, State::Paid, _) => {
             let left = kept.payment.amount.saturating_sub(kept.refunded);
@@ -157,7 +157,7 @@ fn carry_out(db: &Transaction<'_>, side: &Side, kept: &mut Kept, action: Action,
             true => Ok(()),
             false => refused("has no refund that is pending", "refund it first"),
         },
-        (Action::Dispute, State::Paid | State::Refunded, _) if kept.kind == Kind::Stripe => {
+        (Action::Dispute, State::Paid | State::Refunded, _) if kept.kind == ProviderKind::Stripe => {
             notices::tell(db, side, kept, Happened::Disputed, None, now)
         }
         (Action::Dispute, _, _) => refused("cannot be disputed", "only a paid payment at Stripe can be"),
@@ -208,7 +208,7 @@ fn confirm(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Resu
 /// At Stripe a payment that failed afterwards is over; the others let the buyer try again.
 fn fail(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Result<(), SandboxError> {
     kept.opened = true;
-    if kept.kind == Kind::Stripe {
+    if kept.kind == ProviderKind::Stripe {
         return create::end(db, side, kept, Ended::Failed, now);
     }
     rows::update(db, kept)?;

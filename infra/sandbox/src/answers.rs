@@ -1,7 +1,7 @@
 //! What a provider decides on a call, and the words in which each of them says no.
 
 use payments::sandbox::{Asked, Payment, Refund, Refusal, Reply};
-use payments::{HttpAnswer, Kind, Nonce};
+use payments::{HttpAnswer, Nonce, ProviderKind};
 
 use super::{Now, Side};
 
@@ -55,12 +55,12 @@ pub(super) enum No {
 
 impl No {
     /// In the provider's own words.
-    pub(super) fn words(self, kind: Kind) -> Refusal<'static> {
+    pub(super) fn words(self, kind: ProviderKind) -> Refusal<'static> {
         let (status, code, message) = match kind {
-            Kind::Alipay => self.alipay(),
-            Kind::WechatV3 => self.wechat_v3(),
-            Kind::WechatV2 => self.wechat_v2(),
-            Kind::Stripe => self.stripe(),
+            ProviderKind::Alipay => self.alipay(),
+            ProviderKind::WechatV3 => self.wechat_v3(),
+            ProviderKind::WechatV2 => self.wechat_v2(),
+            ProviderKind::Stripe => self.stripe(),
         };
         Refusal { status, code, message }
     }
@@ -146,7 +146,7 @@ impl No {
 
 impl Decision {
     /// The signed answer.
-    pub(super) fn answer(&self, side: &Side, kind: Kind, asked: &Asked, now: Now, nonce: &Nonce) -> HttpAnswer {
+    pub(super) fn answer(&self, side: &Side, kind: ProviderKind, asked: &Asked, now: Now, nonce: &Nonce) -> HttpAnswer {
         let reply = match self {
             Self::Created(payment, link) => Reply::Created(payment, link),
             Self::PaymentStatus(payment) => Reply::PaymentStatus(payment),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use payments::sandbox::{Asked, Reply};
-use payments::{Headers, HttpAnswer, HttpCall, Kind, Method, Nonce, Way};
+use payments::{Headers, HttpAnswer, HttpCall, Method, Nonce, ProviderKind, Way};
 use rusqlite::Transaction;
 use serde_json::json;
 
@@ -16,13 +16,13 @@ use super::{Now, PATH, Sandbox, SandboxError, Side, numbers, refund, rows};
 
 /// The provider and the operation of a request to the sandbox: `Create`, `Query`, `Close`, `Refund`, `QueryRefund`,
 /// or `Unknown`. `None` if it is for no provider.
-pub fn operation_of(method: &http::Method, uri: &http::Uri) -> Option<(Kind, &'static str)> {
+pub fn operation_of(method: &http::Method, uri: &http::Uri) -> Option<(ProviderKind, &'static str)> {
     let rest = uri.path().strip_prefix(PATH)?.strip_prefix('/')?;
     let (provider, path) = rest.split_once('/')?;
-    let kind = Kind::parse(provider)?;
+    let kind = ProviderKind::parse(provider)?;
     let get = method == http::Method::GET;
     let operation = match kind {
-        Kind::Alipay => {
+        ProviderKind::Alipay => {
             let asked = uri.query().into_iter().flat_map(|query| query.split('&'));
             match asked.filter_map(|pair| pair.strip_prefix("method=")).next() {
                 Some("alipay.trade.page.pay" | "alipay.trade.precreate") => "Create",
@@ -33,17 +33,17 @@ pub fn operation_of(method: &http::Method, uri: &http::Uri) -> Option<(Kind, &'s
                 _ => "Unknown",
             }
         }
-        Kind::WechatV3 if path.ends_with("/close") => "Close",
-        Kind::WechatV3 if path.starts_with("v3/pay/transactions/out-trade-no/") => "Query",
-        Kind::WechatV3 if path.starts_with("v3/pay/transactions/") => "Create",
-        Kind::WechatV3 if path.starts_with("v3/refund/") => {
+        ProviderKind::WechatV3 if path.ends_with("/close") => "Close",
+        ProviderKind::WechatV3 if path.starts_with("v3/pay/transactions/out-trade-no/") => "Query",
+        ProviderKind::WechatV3 if path.starts_with("v3/pay/transactions/") => "Create",
+        ProviderKind::WechatV3 if path.starts_with("v3/refund/") => {
             if get {
                 "QueryRefund"
             } else {
                 "Refund"
             }
         }
-        Kind::WechatV2 => match path.rsplit('/').next() {
+        ProviderKind::WechatV2 => match path.rsplit('/').next() {
             Some("unifiedorder") => "Create",
             Some("orderquery") => "Query",
             Some("closeorder") => "Close",
@@ -51,30 +51,30 @@ pub fn operation_of(method: &http::Method, uri: &http::Uri) -> Option<(Kind, &'s
             Some("refundquery") => "QueryRefund",
             _ => "Unknown",
         },
-        Kind::Stripe if path.ends_with("/expire") => "Close",
-        Kind::Stripe if path.starts_with("v1/checkout/sessions") => {
+        ProviderKind::Stripe if path.ends_with("/expire") => "Close",
+        ProviderKind::Stripe if path.starts_with("v1/checkout/sessions") => {
             if get {
                 "Query"
             } else {
                 "Create"
             }
         }
-        Kind::Stripe if path.starts_with("v1/payment_intents/") => "Query",
-        Kind::Stripe if path.starts_with("v1/refunds") => {
+        ProviderKind::Stripe if path.starts_with("v1/payment_intents/") => "Query",
+        ProviderKind::Stripe if path.starts_with("v1/refunds") => {
             if get {
                 "QueryRefund"
             } else {
                 "Refund"
             }
         }
-        Kind::WechatV3 | Kind::Stripe => "Unknown",
+        ProviderKind::WechatV3 | ProviderKind::Stripe => "Unknown",
     };
     Some((kind, operation))
 }
 
 /// A call after its signature was verified.
 struct Verified {
-    kind: Kind,
+    kind: ProviderKind,
     asked: Asked,
     base_url: String,
     /// Stripe's idempotency key with what identifies the request.
@@ -84,7 +84,7 @@ struct Verified {
 
 impl Sandbox {
     /// Answers a call to a provider. In a mood of [`Mood::Slow`] it never returns.
-    pub async fn call(&self, kind: Kind, request: Request<Bytes>) -> Response<Bytes> {
+    pub async fn call(&self, kind: ProviderKind, request: Request<Bytes>) -> Response<Bytes> {
         let is_refund = matches!(operation_of(request.method(), request.uri()), Some((_, "Refund")));
         let mood = self.moods.next(kind, is_refund);
         match mood {
@@ -108,7 +108,12 @@ impl Sandbox {
         respond(answer)
     }
 
-    async fn answer(&self, kind: Kind, request: &Request<Bytes>, mood: Mood) -> Result<HttpAnswer, SandboxError> {
+    async fn answer(
+        &self,
+        kind: ProviderKind,
+        request: &Request<Bytes>,
+        mood: Mood,
+    ) -> Result<HttpAnswer, SandboxError> {
         let Some(call) = read(request) else {
             return Ok(HttpAnswer::new(405, "text/plain", "the providers take GET and POST"));
         };
@@ -117,7 +122,7 @@ impl Sandbox {
             Ok(asked) => asked,
             Err(refused) => return Ok(refused),
         };
-        let key = call.headers.one("Idempotency-Key").filter(|_| kind == Kind::Stripe);
+        let key = call.headers.one("Idempotency-Key").filter(|_| kind == ProviderKind::Stripe);
         let once = key.map(|key| (key.to_owned(), numbers::fingerprint(call.path_and_query(), &call.body)));
         let verified = Verified { kind, asked, base_url: base_url(request), once, mood };
         let nonce = Nonce::new(random_bytes());
@@ -178,7 +183,8 @@ fn decide(
         Asked::QueryRefund(id) => refund::query(db, kind, id)?,
     };
     // A page's link is opened by the buyer's browser, which is sent on to the page itself.
-    if let (Kind::Alipay, Asked::Create { way: Way::Page, .. }, Decision::Created(_, link)) = (kind, &asked, &decision)
+    if let (ProviderKind::Alipay, Asked::Create { way: Way::Page, .. }, Decision::Created(_, link)) =
+        (kind, &asked, &decision)
     {
         let headers: Headers = [("Location", link.as_str())].into();
         return Ok(HttpAnswer { status: 302, headers, body: Vec::new() });
@@ -234,19 +240,19 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Bytes> {
 }
 
 /// The answer with a signature that is wrong in one place.
-fn spoilt(kind: Kind, mut answer: HttpAnswer) -> HttpAnswer {
+fn spoilt(kind: ProviderKind, mut answer: HttpAnswer) -> HttpAnswer {
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     match kind {
-        Kind::WechatV3 => {
+        ProviderKind::WechatV3 => {
             let swap = |(name, value): (&str, &str)| {
                 let value = if name == "Wechatpay-Signature" { other_start(value) } else { value.to_owned() };
                 (name.to_owned(), value)
             };
             answer.headers = answer.headers.iter().map(swap).collect();
         }
-        Kind::Alipay => answer.body = other_start_after(&text, "\"sign\":\"").into_bytes(),
-        Kind::WechatV2 => answer.body = other_start_after(&text, "<sign>").into_bytes(),
-        Kind::Stripe => answer.body = b"{".to_vec(),
+        ProviderKind::Alipay => answer.body = other_start_after(&text, "\"sign\":\"").into_bytes(),
+        ProviderKind::WechatV2 => answer.body = other_start_after(&text, "<sign>").into_bytes(),
+        ProviderKind::Stripe => answer.body = b"{".to_vec(),
     }
     answer
 }

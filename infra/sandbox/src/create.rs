@@ -1,7 +1,7 @@
 //! Starting, looking up and closing payments.
 
 use payments::sandbox::{Happened, Payment, State};
-use payments::{Kind, Way};
+use payments::{ProviderKind, Way};
 use rusqlite::Transaction;
 
 use super::answers::{Decision, No};
@@ -29,26 +29,26 @@ const CLOSABLE_AFTER_MS: i64 = 5 * MINUTE_MS;
 const SHORTEST_V2_MS: i64 = 5 * MINUTE_MS;
 
 /// How long a payment can be made if the merchant does not say.
-fn usual_time_ms(kind: Kind) -> i64 {
+fn usual_time_ms(kind: ProviderKind) -> i64 {
     match kind {
-        Kind::Alipay => 15 * 24 * HOUR_MS,
+        ProviderKind::Alipay => 15 * 24 * HOUR_MS,
         // As long as a code_url is good.
-        Kind::WechatV3 | Kind::WechatV2 => 2 * HOUR_MS,
-        Kind::Stripe => 24 * HOUR_MS,
+        ProviderKind::WechatV3 | ProviderKind::WechatV2 => 2 * HOUR_MS,
+        ProviderKind::Stripe => 24 * HOUR_MS,
     }
 }
 
 /// The longest merchant's number.
-fn longest_number(kind: Kind) -> usize {
+fn longest_number(kind: ProviderKind) -> usize {
     match kind {
-        Kind::Alipay => 64,
-        Kind::WechatV3 | Kind::WechatV2 => 32,
-        Kind::Stripe => 200,
+        ProviderKind::Alipay => 64,
+        ProviderKind::WechatV3 | ProviderKind::WechatV2 => 32,
+        ProviderKind::Stripe => 200,
     }
 }
 
 /// Makes the payment, or finds the one that was made under the same number.
-pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now) -> Done<Decision> {
+pub(super) fn create(db: &Transaction<'_>, kind: ProviderKind, wanted: Wanted, now: Now) -> Done<Decision> {
     if !(1..=longest_number(kind)).contains(&wanted.payment.number.len()) {
         return Ok(Decision::No(No::BadNumber));
     }
@@ -56,7 +56,7 @@ pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now)
         return Ok(Decision::No(No::BadAmount));
     }
     // Stripe recognises a request by its idempotency key, and a session by its own number alone.
-    if kind != Kind::Stripe
+    if kind != ProviderKind::Stripe
         && let Some(kept) = rows::by_number(db, kind, &wanted.payment.number)?
     {
         return again(db, kept, &wanted);
@@ -64,10 +64,10 @@ pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now)
     let expires_ms = wanted.expires_ms.unwrap_or(now.ms.saturating_add(usual_time_ms(kind)));
     let lasts_ms = expires_ms.saturating_sub(now.ms);
     let fits = match kind {
-        Kind::Stripe => (30 * MINUTE_MS..=24 * HOUR_MS).contains(&lasts_ms),
-        Kind::WechatV2 => lasts_ms >= SHORTEST_V2_MS,
+        ProviderKind::Stripe => (30 * MINUTE_MS..=24 * HOUR_MS).contains(&lasts_ms),
+        ProviderKind::WechatV2 => lasts_ms >= SHORTEST_V2_MS,
         // WeChat Pay v3 rounds a shorter time up to a minute.
-        Kind::Alipay | Kind::WechatV3 => lasts_ms > 0,
+        ProviderKind::Alipay | ProviderKind::WechatV3 => lasts_ms > 0,
     };
     if !fits {
         return Ok(Decision::No(No::BadExpiry));
@@ -75,12 +75,12 @@ pub(super) fn create(db: &Transaction<'_>, kind: Kind, wanted: Wanted, now: Now)
     let mut payment = wanted.payment;
     let numbers = numbers::of_payment(kind, &payment.number, rows::next_row(db)?, now);
     (payment.id, payment.transaction) = (numbers.id, numbers.transaction);
-    if kind == Kind::Stripe {
+    if kind == ProviderKind::Stripe {
         // At Stripe the address for events is part of the account; here it is beside the sandbox.
         let origin = wanted.base_url.strip_suffix(super::PATH).unwrap_or(&wanted.base_url);
         payment.notify_url = format!("{origin}/payments/stripe/notify");
     }
-    let opened = kind != Kind::Alipay || wanted.way == Way::Page;
+    let opened = kind != ProviderKind::Alipay || wanted.way == Way::Page;
     let kept = rows::insert(db, New { kind, payment, opened, expires_ms }, now)?;
     let link = link(&wanted.base_url, &kept.payment);
     Ok(Decision::Created(kept.payment, link))
@@ -92,7 +92,7 @@ fn again(db: &Transaction<'_>, mut kept: Kept, wanted: &Wanted) -> Done<Decision
     if (old.amount, &old.currency) != (new.amount, &new.currency) {
         return Ok(Decision::No(No::NumberUsed));
     }
-    let is_page = kept.kind == Kind::Alipay && wanted.way == Way::Page;
+    let is_page = kept.kind == ProviderKind::Alipay && wanted.way == Way::Page;
     if is_page && !kept.opened {
         kept.opened = true;
         rows::update(db, &kept)?;
@@ -113,42 +113,42 @@ pub(super) fn link(base_url: &str, payment: &Payment) -> String {
 }
 
 /// The payment that the merchant speaks of: by its own number, at Stripe by the session's.
-fn find(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Option<Kept>> {
+fn find(db: &Transaction<'_>, kind: ProviderKind, id: &str) -> Done<Option<Kept>> {
     let found = match kind {
-        Kind::Stripe => match rows::by_own_id(db, kind, id)? {
+        ProviderKind::Stripe => match rows::by_own_id(db, kind, id)? {
             Some(kept) => Some(kept),
             // A payment intent exists once something was paid, or is to be.
             None => rows::by_transaction(db, kind, id)?
                 .filter(|kept| kept.payment.paid_at.is_some() || kept.payment.state == State::Processing),
         },
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::by_number(db, kind, id)?,
+        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => rows::by_number(db, kind, id)?,
     };
     // Alipay has no trade before the buyer has read the QR code.
     Ok(found.filter(|kept| kept.opened))
 }
 
 /// Where does it stand?
-pub(super) fn query(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Decision> {
+pub(super) fn query(db: &Transaction<'_>, kind: ProviderKind, id: &str) -> Done<Decision> {
     let Some(mut kept) = find(db, kind, id)? else { return Ok(Decision::Missing) };
     // WeChat Pay calls a payment refunded as soon as a part of it is.
-    if matches!(kind, Kind::WechatV3 | Kind::WechatV2) && kept.refunded > 0 {
+    if matches!(kind, ProviderKind::WechatV3 | ProviderKind::WechatV2) && kept.refunded > 0 {
         kept.payment.state = State::Refunded;
     }
     Ok(Decision::PaymentStatus(kept.payment))
 }
 
 /// Let it no longer be paid.
-pub(super) fn close(db: &Transaction<'_>, side: &Side, kind: Kind, id: &str, now: Now) -> Done<Decision> {
+pub(super) fn close(db: &Transaction<'_>, side: &Side, kind: ProviderKind, id: &str, now: Now) -> Done<Decision> {
     let Some(mut kept) = find(db, kind, id)? else { return Ok(Decision::Missing) };
     match (kept.payment.state, kind) {
-        (State::NotPaid, Kind::WechatV2) if now.ms < kept.created_ms.saturating_add(CLOSABLE_AFTER_MS) => {
+        (State::NotPaid, ProviderKind::WechatV2) if now.ms < kept.created_ms.saturating_add(CLOSABLE_AFTER_MS) => {
             Ok(Decision::No(No::TooEarly))
         }
         (State::NotPaid, _) => {
             end(db, side, &mut kept, Ended::Closed, now)?;
             Ok(Decision::Closed(kept.payment))
         }
-        (State::Closed, Kind::WechatV3 | Kind::WechatV2) => Ok(Decision::No(No::ClosedBefore)),
+        (State::Closed, ProviderKind::WechatV3 | ProviderKind::WechatV2) => Ok(Decision::No(No::ClosedBefore)),
         (State::Processing | State::Closed | State::Paid | State::Refunded, _) => Ok(Decision::NotOpen(kept.payment)),
     }
 }

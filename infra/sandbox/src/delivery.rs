@@ -109,7 +109,7 @@ mod tests {
     use axum::extract::State;
     use axum::response::IntoResponse as _;
     use http::StatusCode;
-    use payments::{Kind, Provider};
+    use payments::{Provider, ProviderKind};
 
     use super::*;
     use crate::CloudWithSandbox;
@@ -156,8 +156,8 @@ mod tests {
     async fn pay(cloud: &CloudWithSandbox, number: &str, notify_url: &str) {
         let settings = cloud.sandbox.settings(super::super::IN_PROCESS_URL).await.unwrap();
         let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
-        let settings = settings.get(Kind::WechatV3.as_str()).unwrap().to_string();
-        let provider = Provider::from_json(Kind::WechatV3, &settings).unwrap();
+        let settings = settings.get(ProviderKind::WechatV3.as_str()).unwrap().to_string();
+        let provider = Provider::from_json(ProviderKind::WechatV3, &settings).unwrap();
         let now = cloud.sandbox.now().at;
         let request = payments::PaymentRequest {
             number: domain::ids::PaymentNumber::parse(number).unwrap(),
@@ -176,7 +176,7 @@ mod tests {
         for (name, value) in call.headers.iter() {
             sent = sent.header(name, value);
         }
-        let answer = cloud.sandbox.call(Kind::WechatV3, sent.body(Bytes::from(call.body)).unwrap()).await;
+        let answer = cloud.sandbox.call(ProviderKind::WechatV3, sent.body(Bytes::from(call.body)).unwrap()).await;
         assert_eq!(answer.status(), 200);
         cloud.sandbox.pay(number).await.unwrap();
     }

@@ -26,11 +26,11 @@ mod cloud;
 mod create;
 mod delivery;
 mod error;
-mod face;
 mod html;
 mod moods;
 mod notices;
 mod numbers;
+mod over_http;
 mod page;
 mod refund;
 mod rows;
@@ -40,7 +40,7 @@ mod view;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use jiff::Timestamp;
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::{Keys, Sandbox as Protocols};
 use rusqlite::OptionalExtension as _;
 use serde_json::{Map, Value};
@@ -123,7 +123,7 @@ impl Sandbox {
     pub async fn settings(&self, base_url: &str) -> Result<String, SandboxError> {
         let side = self.side().await?;
         let mut all = Map::new();
-        for kind in Kind::ALL {
+        for kind in ProviderKind::ALL {
             let settings: Value = serde_json::from_str(&side.keys.settings(kind, base_url))?;
             all.insert(kind.to_string(), settings);
         }
@@ -131,7 +131,7 @@ impl Sandbox {
     }
 
     /// How a provider feels, for the next `calls` calls, or until told otherwise.
-    pub fn set_mood(&self, kind: Kind, mood: Mood, calls: Option<u32>) {
+    pub fn set_mood(&self, kind: ProviderKind, mood: Mood, calls: Option<u32>) {
         self.moods.set(kind, mood, calls);
     }
 

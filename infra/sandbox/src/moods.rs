@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use payments::Kind;
+use payments::ProviderKind;
 
 /// How a provider answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Mood {
 
 /// The moods of all providers. Copies share them.
 #[derive(Clone, Default)]
-pub(super) struct Moods(Arc<Mutex<BTreeMap<Kind, Spell>>>);
+pub(super) struct Moods(Arc<Mutex<BTreeMap<ProviderKind, Spell>>>);
 
 struct Spell {
     mood: Mood,
@@ -68,13 +68,13 @@ struct Spell {
 }
 
 impl Moods {
-    pub(super) fn set(&self, kind: Kind, mood: Mood, calls: Option<u32>) {
+    pub(super) fn set(&self, kind: ProviderKind, mood: Mood, calls: Option<u32>) {
         let mut moods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         moods.insert(kind, Spell { mood, calls_left: calls });
     }
 
     /// The mood that the next call meets. A mood about refunds is met by refunds only.
-    pub(super) fn next(&self, kind: Kind, is_refund: bool) -> Mood {
+    pub(super) fn next(&self, kind: ProviderKind, is_refund: bool) -> Mood {
         let mut moods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match moods.get_mut(&kind) {
             None => Mood::Well,
@@ -98,23 +98,23 @@ mod tests {
     #[test]
     fn a_mood_lasts_as_long_as_it_was_told_to() {
         let moods = Moods::default();
-        assert_eq!(moods.next(Kind::Stripe, false), Mood::Well);
-        moods.set(Kind::Stripe, Mood::Down, Some(2));
-        moods.set(Kind::Alipay, Mood::Slow, None);
-        let stripe: Vec<Mood> = (0..3).map(|_| moods.next(Kind::Stripe, false)).collect();
+        assert_eq!(moods.next(ProviderKind::Stripe, false), Mood::Well);
+        moods.set(ProviderKind::Stripe, Mood::Down, Some(2));
+        moods.set(ProviderKind::Alipay, Mood::Slow, None);
+        let stripe: Vec<Mood> = (0..3).map(|_| moods.next(ProviderKind::Stripe, false)).collect();
         assert_eq!(stripe, [Mood::Down, Mood::Down, Mood::Well]);
-        assert!((0..5).all(|_| moods.next(Kind::Alipay, false) == Mood::Slow));
-        moods.set(Kind::Alipay, Mood::Well, None);
-        assert_eq!(moods.next(Kind::Alipay, false), Mood::Well);
+        assert!((0..5).all(|_| moods.next(ProviderKind::Alipay, false) == Mood::Slow));
+        moods.set(ProviderKind::Alipay, Mood::Well, None);
+        assert_eq!(moods.next(ProviderKind::Alipay, false), Mood::Well);
     }
 
     #[test]
     fn a_mood_about_refunds_waits_for_a_refund() {
         let moods = Moods::default();
-        moods.set(Kind::Stripe, Mood::RefundsFail, Some(1));
-        assert_eq!(moods.next(Kind::Stripe, false), Mood::Well);
-        assert_eq!(moods.next(Kind::Stripe, true), Mood::RefundsFail);
-        assert_eq!(moods.next(Kind::Stripe, true), Mood::Well);
+        moods.set(ProviderKind::Stripe, Mood::RefundsFail, Some(1));
+        assert_eq!(moods.next(ProviderKind::Stripe, false), Mood::Well);
+        assert_eq!(moods.next(ProviderKind::Stripe, true), Mood::RefundsFail);
+        assert_eq!(moods.next(ProviderKind::Stripe, true), Mood::Well);
     }
 
     #[test]

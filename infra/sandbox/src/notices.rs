@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use payments::sandbox::{Happened, Payment};
-use payments::{HttpCall, Kind, Nonce};
+use payments::{HttpCall, Nonce, ProviderKind};
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::rows::Kept;
@@ -21,7 +21,7 @@ pub struct DueNotice {
     /// Its number, for [`Sandbox::delivered`].
     pub id: i64,
     /// Who tells.
-    pub kind: Kind,
+    pub kind: ProviderKind,
     /// The merchant's number of the payment.
     pub number: String,
     /// How often it was sent before.
@@ -38,7 +38,7 @@ const MINUTE_MS: i64 = 60 * SECOND_MS;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 
 /// How long each try waits after the one before it.
-fn waits_ms(kind: Kind) -> &'static [i64] {
+fn waits_ms(kind: ProviderKind) -> &'static [i64] {
     const ALIPAY: &[i64] =
         &[4 * MINUTE_MS, 10 * MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS, 6 * HOUR_MS, 15 * HOUR_MS];
     const WECHAT: &[i64] = &[
@@ -71,22 +71,22 @@ fn waits_ms(kind: Kind) -> &'static [i64] {
         12 * HOUR_MS,
     ];
     match kind {
-        Kind::Alipay => ALIPAY,
-        Kind::WechatV3 | Kind::WechatV2 => WECHAT,
-        Kind::Stripe => STRIPE,
+        ProviderKind::Alipay => ALIPAY,
+        ProviderKind::WechatV3 | ProviderKind::WechatV2 => WECHAT,
+        ProviderKind::Stripe => STRIPE,
     }
 }
 
 /// Whether the merchant's answer says that the notice was taken.
-pub fn is_accepted(kind: Kind, status: u16, body: &[u8]) -> bool {
+pub fn is_accepted(kind: ProviderKind, status: u16, body: &[u8]) -> bool {
     match kind {
-        Kind::Alipay => status == 200 && body == b"success",
-        Kind::WechatV3 => matches!(status, 200 | 204),
-        Kind::WechatV2 => {
+        ProviderKind::Alipay => status == 200 && body == b"success",
+        ProviderKind::WechatV3 => matches!(status, 200 | 204),
+        ProviderKind::WechatV2 => {
             let plain = String::from_utf8_lossy(body).replace("<![CDATA[", "").replace("]]>", "");
             status == 200 && plain.contains("<return_code>SUCCESS</return_code>")
         }
-        Kind::Stripe => (200..300).contains(&status),
+        ProviderKind::Stripe => (200..300).contains(&status),
     }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn tell_again(db: &Transaction<'_>, kept: &Kept, now: Now) -> Done<bo
 /// A notice, before it is signed.
 struct Waiting {
     id: i64,
-    kind: Kind,
+    kind: ProviderKind,
     happened: Happened,
     told: Payment,
     tries: u32,
@@ -151,7 +151,7 @@ fn waiting(row: &Row<'_>) -> Done<Waiting> {
     let unknown = || SandboxError::Internal(format!("cloud.db holds an unknown notice, {provider} {happened}"));
     Ok(Waiting {
         id: row.get("id")?,
-        kind: Kind::parse(&provider).ok_or_else(unknown)?,
+        kind: ProviderKind::parse(&provider).ok_or_else(unknown)?,
         happened: HAPPENED.iter().find(|(_, name)| *name == happened).map(|(known, _)| *known).ok_or_else(unknown)?,
         told: serde_json::from_str(&row.get::<_, String>("told")?)?,
         tries: row.get("tries")?,
@@ -224,7 +224,7 @@ impl Sandbox {
             let Some((provider, tries)) = db.prepare_cached(text)?.query_row([id], read).optional()? else {
                 return Err(SandboxError::Invalid(format!("notice {id} is not due: take its number from due_notices")));
             };
-            let waits = Kind::parse(&provider).map_or(&[][..], waits_ms);
+            let waits = ProviderKind::parse(&provider).map_or(&[][..], waits_ms);
             let wait = usize::try_from(tries).ok().and_then(|tries| waits.get(tries));
             let due_ms = wait.filter(|_| !accepted).map(|wait_ms| now.ms.saturating_add(*wait_ms));
             db.prepare_cached(
@@ -244,18 +244,18 @@ mod tests {
     #[test]
     fn each_provider_reads_its_own_yes() {
         let xml = b"<xml><return_code><![CDATA[SUCCESS]]></return_code><return_msg><![CDATA[OK]]></return_msg></xml>";
-        assert!(is_accepted(Kind::Alipay, 200, b"success"));
-        assert!(is_accepted(Kind::WechatV3, 204, b"") && is_accepted(Kind::WechatV3, 200, b"anything"));
-        assert!(is_accepted(Kind::WechatV2, 200, xml));
-        assert!(is_accepted(Kind::Stripe, 202, b""));
+        assert!(is_accepted(ProviderKind::Alipay, 200, b"success"));
+        assert!(is_accepted(ProviderKind::WechatV3, 204, b"") && is_accepted(ProviderKind::WechatV3, 200, b"anything"));
+        assert!(is_accepted(ProviderKind::WechatV2, 200, xml));
+        assert!(is_accepted(ProviderKind::Stripe, 202, b""));
         for (kind, status, body) in [
-            (Kind::Alipay, 200, &b"SUCCESS"[..]),
-            (Kind::Alipay, 200, b"success\n"),
-            (Kind::Alipay, 503, b"success"),
-            (Kind::WechatV3, 302, b""),
-            (Kind::WechatV2, 200, b"success"),
-            (Kind::WechatV2, 500, xml),
-            (Kind::Stripe, 302, b""),
+            (ProviderKind::Alipay, 200, &b"SUCCESS"[..]),
+            (ProviderKind::Alipay, 200, b"success\n"),
+            (ProviderKind::Alipay, 503, b"success"),
+            (ProviderKind::WechatV3, 302, b""),
+            (ProviderKind::WechatV2, 200, b"success"),
+            (ProviderKind::WechatV2, 500, xml),
+            (ProviderKind::Stripe, 302, b""),
         ] {
             assert!(!is_accepted(kind, status, body), "{kind} {status}");
         }
@@ -264,6 +264,9 @@ mod tests {
     #[test]
     fn wechat_insists_for_a_day_and_stripe_for_three() {
         let hours = |kind| waits_ms(kind).iter().sum::<i64>() / HOUR_MS;
-        assert_eq!((hours(Kind::Alipay), hours(Kind::WechatV3), hours(Kind::Stripe)), (24, 24, 65));
+        assert_eq!(
+            (hours(ProviderKind::Alipay), hours(ProviderKind::WechatV3), hours(ProviderKind::Stripe)),
+            (24, 24, 65)
+        );
     }
 }

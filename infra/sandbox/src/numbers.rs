@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use payments::Kind;
+use payments::ProviderKind;
 use sha2::{Digest as _, Sha256};
 
 use super::Now;
@@ -16,17 +16,17 @@ pub(super) struct Numbers {
 }
 
 /// The numbers of the sandbox's payment number `row`.
-pub(super) fn of_payment(kind: Kind, number: &str, row: i64, now: Now) -> Numbers {
+pub(super) fn of_payment(kind: ProviderKind, number: &str, row: i64, now: Now) -> Numbers {
     let digest = digest(&["payment", kind.as_str(), number, &row.to_string()]);
     let transaction = match kind {
         // A date, then digits: 28 in all.
-        Kind::Alipay => format!("{}2200{}", china_date(now.at), digits(&digest, 16)),
-        Kind::WechatV3 | Kind::WechatV2 => format!("4200{}", digits(&digest, 24)),
-        Kind::Stripe => format!("pi_{}", hex(digest.get(..12).unwrap_or_default())),
+        ProviderKind::Alipay => format!("{}2200{}", china_date(now.at), digits(&digest, 16)),
+        ProviderKind::WechatV3 | ProviderKind::WechatV2 => format!("4200{}", digits(&digest, 24)),
+        ProviderKind::Stripe => format!("pi_{}", hex(digest.get(..12).unwrap_or_default())),
     };
     let id = match kind {
-        Kind::Stripe => format!("cs_test_{}", hex(&digest)),
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => transaction.clone(),
+        ProviderKind::Stripe => format!("cs_test_{}", hex(&digest)),
+        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => transaction.clone(),
     };
     Numbers { id, transaction }
 }
@@ -70,16 +70,16 @@ mod tests {
     #[test]
     fn numbers_have_their_providers_form_and_repeat_in_every_run() {
         let now = Now { ms: 0, at: Timestamp::from_second(1_794_355_500).unwrap() };
-        for kind in Kind::ALL {
+        for kind in ProviderKind::ALL {
             let first = of_payment(kind, "A-1", 1, now);
             assert_eq!(first.transaction, of_payment(kind, "A-1", 1, now).transaction);
             assert_ne!(first.transaction, of_payment(kind, "A-1", 2, now).transaction);
             assert_ne!(first.transaction, of_payment(kind, "A-2", 1, now).transaction);
         }
-        let alipay = of_payment(Kind::Alipay, "A-1", 1, now).transaction;
+        let alipay = of_payment(ProviderKind::Alipay, "A-1", 1, now).transaction;
         assert!(alipay.starts_with("202611112200") && alipay.len() == 28, "{alipay}");
-        assert_eq!(of_payment(Kind::WechatV3, "A-1", 1, now).transaction.len(), 28);
-        let stripe = of_payment(Kind::Stripe, "A-1", 1, now);
+        assert_eq!(of_payment(ProviderKind::WechatV3, "A-1", 1, now).transaction.len(), 28);
+        let stripe = of_payment(ProviderKind::Stripe, "A-1", 1, now);
         assert!(stripe.id.starts_with("cs_test_") && stripe.transaction.starts_with("pi_"));
     }
 }

@@ -1,6 +1,6 @@
 //! Money back: once for each refund number, and never more than was paid.
 
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::{Happened, Refund, RefundState, State};
 use rusqlite::Transaction;
 
@@ -15,7 +15,7 @@ type Done<T> = Result<T, SandboxError>;
 pub(super) fn refund(
     db: &Transaction<'_>,
     side: &Side,
-    kind: Kind,
+    kind: ProviderKind,
     mut wanted: Refund,
     mood: Mood,
     now: Now,
@@ -33,7 +33,7 @@ pub(super) fn refund(
     let refusal = match mood {
         Mood::RefundsRefused => Some(No::NotRefundable),
         // Alipay has no failed refunds: it refuses, and takes the same number again later.
-        Mood::RefundsFail if kind == Kind::Alipay => Some(No::NoBalance),
+        Mood::RefundsFail if kind == ProviderKind::Alipay => Some(No::NoBalance),
         _ if wanted.amount < 1 => Some(No::BadAmount),
         _ if left == 0 => Some(No::AllRefunded),
         _ if wanted.amount > left => Some(No::TooMuch),
@@ -42,7 +42,7 @@ pub(super) fn refund(
     if let Some(no) = refusal {
         return Ok(Decision::No(no));
     }
-    let is_wechat = matches!(kind, Kind::WechatV3 | Kind::WechatV2);
+    let is_wechat = matches!(kind, ProviderKind::WechatV3 | ProviderKind::WechatV2);
     wanted.state = match mood {
         Mood::RefundsStick if is_wechat => RefundState::Stuck,
         Mood::RefundsFail | Mood::RefundsStick => RefundState::Failed,
@@ -64,7 +64,7 @@ pub(super) fn refund_in_console(db: &Transaction<'_>, side: &Side, kept: &mut Ke
         notify_url: None,
         state: RefundState::Done,
     };
-    let url = matches!(kept.kind, Kind::WechatV3 | Kind::WechatV2).then(String::new);
+    let url = matches!(kept.kind, ProviderKind::WechatV3 | ProviderKind::WechatV2).then(String::new);
     move_money(db, side, kept, &refund, url, now)
 }
 
@@ -124,22 +124,24 @@ pub(super) fn finish_last(db: &Transaction<'_>, side: &Side, kept: &mut Kept, no
 
 /// The refund under this number, if there was one. Stripe goes by idempotency keys, and Alipay's numbers count for
 /// each payment.
-fn made_before(db: &Transaction<'_>, kind: Kind, wanted: &Refund) -> Done<Option<Refund>> {
+fn made_before(db: &Transaction<'_>, kind: ProviderKind, wanted: &Refund) -> Done<Option<Refund>> {
     let mut made = match kind {
-        Kind::Stripe => return Ok(None),
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::refunds(db, kind, &wanted.refund)?,
+        ProviderKind::Stripe => return Ok(None),
+        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => {
+            rows::refunds(db, kind, &wanted.refund)?
+        }
     };
-    made.retain(|made| kind != Kind::Alipay || made.transaction == wanted.transaction);
+    made.retain(|made| kind != ProviderKind::Alipay || made.transaction == wanted.transaction);
     // Alipay takes the number of a failed refund again.
-    made.retain(|made| kind != Kind::Alipay || made.state != RefundState::Failed);
+    made.retain(|made| kind != ProviderKind::Alipay || made.state != RefundState::Failed);
     Ok(made.into_iter().next())
 }
 
 /// Is the money back? By the refund's number, at Stripe by the payment's transaction.
-pub(super) fn query(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Decision> {
+pub(super) fn query(db: &Transaction<'_>, kind: ProviderKind, id: &str) -> Done<Decision> {
     let made = match kind {
-        Kind::Stripe => rows::refunds_of(db, kind, id)?,
-        Kind::Alipay | Kind::WechatV3 | Kind::WechatV2 => rows::refunds(db, kind, id)?,
+        ProviderKind::Stripe => rows::refunds_of(db, kind, id)?,
+        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => rows::refunds(db, kind, id)?,
     };
     let Some(made) = made.into_iter().next_back() else { return Ok(Decision::NoRefund) };
     let kept = rows::by_transaction(db, kind, &made.transaction)?;

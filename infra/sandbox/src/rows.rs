@@ -1,7 +1,7 @@
 //! Payments, refunds and money as they are kept in the database.
 
 use payments::HttpAnswer;
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::{Payment, Refund, RefundState, State};
 use rusqlite::{OptionalExtension as _, Row, Transaction, named_params, params};
 
@@ -13,7 +13,7 @@ type Done<T> = Result<T, SandboxError>;
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) row: i64,
-    pub(super) kind: Kind,
+    pub(super) kind: ProviderKind,
     pub(super) payment: Payment,
     /// Whether a buyer has seen it. Alipay does not know of a payment before its QR code was read.
     pub(super) opened: bool,
@@ -52,7 +52,7 @@ impl Ended {
 
 /// A payment to be kept.
 pub(super) struct New {
-    pub(super) kind: Kind,
+    pub(super) kind: ProviderKind,
     pub(super) payment: Payment,
     pub(super) opened: bool,
     pub(super) expires_ms: i64,
@@ -103,21 +103,21 @@ pub(super) fn update(db: &Transaction<'_>, kept: &Kept) -> Done<()> {
 }
 
 /// The latest payment of this provider under the merchant's number.
-pub(super) fn by_number(db: &Transaction<'_>, kind: Kind, number: &str) -> Done<Option<Kept>> {
+pub(super) fn by_number(db: &Transaction<'_>, kind: ProviderKind, number: &str) -> Done<Option<Kept>> {
     one(db, "provider = ?1 AND number = ?2 ORDER BY id DESC LIMIT 1", &[kind.as_str(), number])
 }
 
 /// The payment under the provider's own number.
-pub(super) fn by_own_id(db: &Transaction<'_>, kind: Kind, id: &str) -> Done<Option<Kept>> {
+pub(super) fn by_own_id(db: &Transaction<'_>, kind: ProviderKind, id: &str) -> Done<Option<Kept>> {
     one(db, "provider = ?1 AND payment_id = ?2", &[kind.as_str(), id])
 }
 
-pub(super) fn by_transaction(db: &Transaction<'_>, kind: Kind, transaction: &str) -> Done<Option<Kept>> {
+pub(super) fn by_transaction(db: &Transaction<'_>, kind: ProviderKind, transaction: &str) -> Done<Option<Kept>> {
     one(db, "provider = ?1 AND transaction_id = ?2", &[kind.as_str(), transaction])
 }
 
 /// The payment under any of its numbers; of several under one merchant's number, the latest.
-pub(super) fn by_any(db: &Transaction<'_>, kind: Option<Kind>, id: &str) -> Done<Option<Kept>> {
+pub(super) fn by_any(db: &Transaction<'_>, kind: Option<ProviderKind>, id: &str) -> Done<Option<Kept>> {
     let all = "(payment_id = ?1 OR transaction_id = ?1 OR number = ?1)";
     match kind {
         Some(kind) => one(db, &format!("{all} AND provider = ?2 ORDER BY id DESC LIMIT 1"), &[id, kind.as_str()]),
@@ -151,7 +151,7 @@ fn many(db: &Transaction<'_>, which: &str, parameters: &[&str]) -> Done<Vec<Kept
 
 fn read(row: &Row<'_>) -> Done<Kept> {
     let provider: String = row.get("provider")?;
-    let kind = Kind::parse(&provider).ok_or_else(|| {
+    let kind = ProviderKind::parse(&provider).ok_or_else(|| {
         SandboxError::Internal(format!("cloud.db holds a payment of an unknown provider, {provider}"))
     })?;
     let ended: Option<String> = row.get("ended")?;
@@ -168,12 +168,12 @@ fn read(row: &Row<'_>) -> Done<Kept> {
 }
 
 /// Refunds under the merchant's number, oldest first.
-pub(super) fn refunds(db: &Transaction<'_>, kind: Kind, number: &str) -> Done<Vec<Refund>> {
+pub(super) fn refunds(db: &Transaction<'_>, kind: ProviderKind, number: &str) -> Done<Vec<Refund>> {
     refunds_where(db, "r.provider = ?1 AND r.refund = ?2", &[kind.as_str(), number])
 }
 
 /// Refunds of a payment, oldest first.
-pub(super) fn refunds_of(db: &Transaction<'_>, kind: Kind, transaction: &str) -> Done<Vec<Refund>> {
+pub(super) fn refunds_of(db: &Transaction<'_>, kind: ProviderKind, transaction: &str) -> Done<Vec<Refund>> {
     refunds_where(db, "r.provider = ?1 AND r.transaction_id = ?2", &[kind.as_str(), transaction])
 }
 
@@ -205,7 +205,7 @@ pub(super) fn update_last_refund(db: &Transaction<'_>, kept: &Kept, state: Refun
     Ok(())
 }
 
-pub(super) fn insert_refund(db: &Transaction<'_>, kind: Kind, refund: &Refund, now: Now) -> Done<()> {
+pub(super) fn insert_refund(db: &Transaction<'_>, kind: ProviderKind, refund: &Refund, now: Now) -> Done<()> {
     db.prepare_cached(
         "INSERT INTO sandbox_refunds (provider, refund, transaction_id, amount, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?

@@ -1,7 +1,7 @@
 //! Payments and money as people and tests see them.
 
 use jiff::Timestamp;
-use payments::Kind;
+use payments::ProviderKind;
 use payments::sandbox::State;
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
@@ -99,7 +99,7 @@ impl PaymentView {
             Ok(NoticeView { happened, tries, accepted_at: accepted.map(at), next_at: due.map(at) })
         };
         // Alipay signs the way back of a payment that was made, and of no other.
-        let return_url = if kept.kind == Kind::Alipay && payment.paid_at.is_none() {
+        let return_url = if kept.kind == ProviderKind::Alipay && payment.paid_at.is_none() {
             payment.return_url.clone()
         } else {
             side.protocols.return_url(kept.kind, payment, now.at)

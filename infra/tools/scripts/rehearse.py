@@ -29,7 +29,7 @@ import boto3
 from botocore.exceptions import ClientError
 from samcli.yamlhelper import yaml_dump, yaml_parse
 
-from local_cloud import LocalCloud, free_port, stamp, wait_for, wait_until
+from local_cloud import LocalCloud, free_port, sale_form, wait_for, wait_until
 
 STACK, BUCKET, REGION = "seckill-rehearsal", "rehearsal", "us-east-1"
 
@@ -419,22 +419,7 @@ class Rehearsal:
         return said
 
     def sale(self, stock: int, window_s: int) -> str:
-        now = time.time()
-        item = {
-            "itemId": "phone",
-            "name": "Phone",
-            "price": 69900,
-            "currency": "CNY",
-            "stock": stock,
-            "limitPerBuyer": 1,
-        }
-        form = {
-            "name": "Rehearsal",
-            "startsAt": stamp(now - 3600),
-            "endsAt": stamp(now + 86400),
-            "paymentWindowSeconds": window_s,
-            "items": [item],
-        }
+        form = sale_form("Rehearsal", stock, window_s)
         sale = self.must(201, "/admin/sales", "operator", form)["saleId"]
         assert self.must(200, f"/admin/sales/{sale}/preheat", "operator", {})["status"] == "OPEN"
         return sale

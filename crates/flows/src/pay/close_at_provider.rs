@@ -4,7 +4,7 @@ use domain::Timestamp;
 use domain::ids::PaymentNumber;
 use domain::order::Order;
 use domain::payment::{Arrived, Method, OpenPayment};
-use payments::{Kind, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer};
+use payments::{Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderKind};
 use store::OrderChange;
 
 use crate::Context;
@@ -86,14 +86,14 @@ struct AtProvider<'a> {
     order: &'a Order,
     attempt: u8,
     method: Method,
-    kind: Kind,
+    kind: ProviderKind,
     reference: PaymentRef,
 }
 
 impl<'a> AtProvider<'a> {
     fn of(order: &'a Order, payment: &OpenPayment) -> Result<Self, FlowError> {
         let attempt = order.attempts.get(usize::from(payment.attempt));
-        let known = attempt.and_then(|attempt| Some((attempt.method, Kind::of(attempt.method)?)));
+        let known = attempt.and_then(|attempt| Some((attempt.method, ProviderKind::of(attempt.method)?)));
         let number = PaymentNumber::new(order.id.clone(), payment.attempt);
         let (Some((method, kind)), Some(number)) = (known, number) else {
             let detail = format!("order {} has an open payment that it never asked for", order.id);

@@ -13,7 +13,7 @@
 use domain::ids::PaymentNumber;
 use domain::order::Status;
 use domain::payment::{Arrived, Method};
-use payments::{Kind, PaymentRef, PaymentStatus};
+use payments::{PaymentRef, PaymentStatus, ProviderKind};
 
 use crate::error::FlowError;
 use crate::pay::refund::{Asker, Refund, refund};
@@ -40,7 +40,7 @@ pub async fn foreign_refund(
     method: Method,
     transaction: &str,
 ) -> Result<Foreign, FlowError> {
-    let Some(kind) = Kind::of(method) else { return Ok(Foreign::Nothing) };
+    let Some(kind) = ProviderKind::of(method) else { return Ok(Foreign::Nothing) };
     let reference = PaymentRef { number: number.clone(), payment: None, transaction: Some(transaction.to_owned()) };
     let status = context.providers.query(kind, &reference, context.now).await;
     let (paid, refunded) = match status.map_err(|trouble| FlowError::Provider { method, trouble })? {

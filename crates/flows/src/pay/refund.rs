@@ -26,7 +26,7 @@
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Event, Order, Status, Step, step};
 use domain::payment::{Method, RefundCause, RefundEntry};
-use payments::{Kind, PaymentRef, PaymentStatus, ProviderError, RefundNumber, RefundRequest, Refunding};
+use payments::{PaymentRef, PaymentStatus, ProviderError, ProviderKind, RefundNumber, RefundRequest, Refunding};
 use providers::Trouble;
 
 use crate::error::FlowError;
@@ -229,10 +229,10 @@ pub async fn refund_failed(context: Context<'_>, entry: &RefundEntry) -> Result<
     Ok(store.reopen_refund_entry(&next, now).await?)
 }
 
-fn request(entry: &RefundEntry) -> Result<(Kind, RefundRequest), FlowError> {
+fn request(entry: &RefundEntry) -> Result<(ProviderKind, RefundRequest), FlowError> {
     let method = entry.with.method;
     let number = PaymentNumber::new(entry.order.clone(), entry.with.attempt);
-    let (Some(kind), Some(number)) = (Kind::of(method), number) else {
+    let (Some(kind), Some(number)) = (ProviderKind::of(method), number) else {
         return Err(FlowError::Unclear { method, what: "the refund log does not name a payment".to_owned() });
     };
     let request = RefundRequest {

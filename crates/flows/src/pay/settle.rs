@@ -27,7 +27,7 @@ use domain::ids::PaymentNumber;
 use domain::order::{Order, Status};
 use domain::payment::{Arrived, Matter, MatterKind, MoneyVerdict, OpenPayment, PaidWith, PayEntry, money_verdict};
 use jiff::SignedDuration;
-use payments::{Kind, PaymentRef, PaymentStatus};
+use payments::{PaymentRef, PaymentStatus, ProviderKind};
 use store::{OrderChange, Revival, Store, StoreError};
 
 use crate::error::FlowError;
@@ -77,7 +77,7 @@ pub async fn settle_notice(
 /// Asks the provider how much of this money went back, unless that is known.
 async fn ask(context: Context<'_>, arrived: &Arrived) -> Result<Arrived, FlowError> {
     let number = PaymentNumber::new(arrived.order.clone(), arrived.attempt);
-    let (None, Some(number), Some(kind)) = (arrived.refunded, number, Kind::of(arrived.method)) else {
+    let (None, Some(number), Some(kind)) = (arrived.refunded, number, ProviderKind::of(arrived.method)) else {
         return Ok(arrived.clone());
     };
     let reference = PaymentRef { number, payment: None, transaction: Some(arrived.transaction.clone()) };

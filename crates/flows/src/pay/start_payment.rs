@@ -19,7 +19,7 @@ use domain::ids::{OrderId, PaymentNumber};
 use domain::money::Currency;
 use domain::order::{Order, Status};
 use domain::payment::{Attempt, Link, MAX_ATTEMPTS, Method, OpenPayment, PaidWith, money_beside};
-use payments::{Kind, PaymentRequest, ProviderError, ReturnPage};
+use payments::{PaymentRequest, ProviderError, ProviderKind, ReturnPage};
 use providers::{Providers, Trouble};
 use store::{Opened, OrderChange, PointsPaid, StoreError};
 
@@ -99,7 +99,7 @@ impl From<StoreError> for NotStarted {
 /// Starts a payment, or returns the one that is open.
 pub async fn start_payment(context: Context<'_>, asked: &StartPayment) -> Result<Started, NotStarted> {
     let Context { store, providers, now } = context;
-    let kind = Kind::of(asked.method);
+    let kind = ProviderKind::of(asked.method);
     if let Some(kind) = kind {
         check_configured(providers, kind, now).await?;
     }
@@ -143,10 +143,10 @@ pub async fn start_payment(context: Context<'_>, asked: &StartPayment) -> Result
 /// The methods that are configured here. Points always are.
 pub async fn methods(providers: &Providers, now: Timestamp) -> Result<Vec<Method>, FlowError> {
     let kinds = providers.configured(now).await.map_err(|trouble| trouble_of(Method::Points, trouble))?;
-    Ok(kinds.into_iter().map(Kind::method).chain([Method::Points]).collect())
+    Ok(kinds.into_iter().map(ProviderKind::method).chain([Method::Points]).collect())
 }
 
-async fn check_configured(providers: &Providers, kind: Kind, now: Timestamp) -> Result<(), NotStarted> {
+async fn check_configured(providers: &Providers, kind: ProviderKind, now: Timestamp) -> Result<(), NotStarted> {
     match providers.get(kind, now).await {
         Ok(_) => Ok(()),
         Err(Trouble::NotConfigured(_)) => Err(NotStarted::NotConfigured(methods(providers, now).await?)),
@@ -182,7 +182,7 @@ struct Open<'a> {
     order: &'a Order,
     payment: &'a OpenPayment,
     attempt: &'a Attempt,
-    kind: Kind,
+    kind: ProviderKind,
 }
 
 /// Shows the open payment. If its link is not known, the provider is asked for it.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::http::{Headers, HttpAnswer, HttpCall, Method};
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
     Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
@@ -85,8 +85,8 @@ impl FromSettings for Alipay {
 }
 
 impl PaymentProvider for Alipay {
-    fn kind(&self) -> Kind {
-        Kind::Alipay
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Alipay
     }
 
     /// A page is a signed link and needs no call; a QR code is asked for.

@@ -2,7 +2,7 @@
 
 use super::Alipay;
 use crate::MAX_NOTICE;
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
 use crate::shared::form::{self, Fields};
 use crate::shared::{checks, china_time, yuan};
@@ -26,7 +26,7 @@ impl Alipay {
             _ => ("total_amount", "gmt_payment"),
         };
         Ok(Notice {
-            provider: Kind::Alipay,
+            provider: ProviderKind::Alipay,
             subject: subject(&fields)?,
             transaction: Some(one("trade_no")?.to_owned()),
             amount: yuan::to_fen(one(amount)?).ok_or(NoticeError::Malformed(amount))?,

@@ -6,7 +6,7 @@ use aws_lc_rs::signature::KeyPair as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::shared::crypto::{SettingsError, hex, to_base64};
 
 /// Both halves of an RSA key, in PEM.
@@ -59,27 +59,27 @@ impl Keys {
 
     /// The merchant's settings for a provider whose sandbox is below this address: `{base_url}/alipay/gateway.do`,
     /// `{base_url}/wechat/v3/…`, `{base_url}/wechat-v2/pay/…`, `{base_url}/stripe/v1/…`.
-    pub fn settings(&self, kind: Kind, base_url: &str) -> String {
+    pub fn settings(&self, kind: ProviderKind, base_url: &str) -> String {
         let base = format!("{}/{kind}", base_url.trim_end_matches('/'));
         let settings = match kind {
-            Kind::Alipay => json!({
+            ProviderKind::Alipay => json!({
                 "appId": self.app_id, "sellerId": self.merchant_id, "privateKey": self.merchant.private,
                 "alipayPublicKey": self.alipay.public, "gateway": format!("{base}/gateway.do"),
             }),
-            Kind::WechatV3 => json!({
+            ProviderKind::WechatV3 => json!({
                 "appId": self.app_id, "mchId": self.merchant_id, "serialNo": self.merchant_serial,
                 "privateKey": self.merchant.private, "apiV3Key": self.api_v3_key,
                 "platformKeys": {&self.wechat_serial: self.wechat.public}, "baseUrl": base,
             }),
-            Kind::WechatV2 => json!({
+            ProviderKind::WechatV2 => json!({
                 "appId": self.app_id, "mchId": self.merchant_id, "key": self.api_v2_key, "signType": "HMAC-SHA256",
                 "baseUrl": base,
             }),
-            Kind::Stripe => json!({
+            ProviderKind::Stripe => json!({
                 "secretKey": self.stripe_key, "webhookSecrets": [self.stripe_webhook_secret], "baseUrl": base,
             }),
             #[cfg(test)]
-            Kind::Toy => json!({"key": self.api_v2_key, "baseUrl": base}),
+            ProviderKind::Toy => json!({"key": self.api_v2_key, "baseUrl": base}),
         };
         settings.to_string()
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use keys::Keys;
 
 use crate::http::{HttpAnswer, HttpCall};
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::payment::{Nonce, Way};
 use crate::shared::crypto::SettingsError;
 
@@ -203,56 +203,63 @@ impl Sandbox {
     }
 
     /// Verifies and reads a request of the merchant's. One that is not in order is answered as the provider would.
-    pub fn read(&self, kind: Kind, call: &HttpCall, now: Timestamp) -> Result<Asked, HttpAnswer> {
+    pub fn read(&self, kind: ProviderKind, call: &HttpCall, now: Timestamp) -> Result<Asked, HttpAnswer> {
         match kind {
-            Kind::Alipay => self.alipay.read(call),
-            Kind::WechatV3 => self.wechat_v3.read(call, now),
-            Kind::WechatV2 => self.wechat_v2.read(call),
-            Kind::Stripe => self.stripe.read(call),
+            ProviderKind::Alipay => self.alipay.read(call),
+            ProviderKind::WechatV3 => self.wechat_v3.read(call, now),
+            ProviderKind::WechatV2 => self.wechat_v2.read(call),
+            ProviderKind::Stripe => self.stripe.read(call),
             #[cfg(test)]
-            Kind::Toy => self.toy.read(call),
+            ProviderKind::Toy => self.toy.read(call),
         }
     }
 
     /// The signed answer to what was asked.
-    pub fn answer(&self, kind: Kind, asked: &Asked, reply: Reply<'_>, now: Timestamp, nonce: &Nonce) -> HttpAnswer {
+    pub fn answer(
+        &self,
+        kind: ProviderKind,
+        asked: &Asked,
+        reply: Reply<'_>,
+        now: Timestamp,
+        nonce: &Nonce,
+    ) -> HttpAnswer {
         match kind {
-            Kind::Alipay => self.alipay.answer(asked, reply),
-            Kind::WechatV3 => self.wechat_v3.answer(reply, now, nonce),
-            Kind::WechatV2 => self.wechat_v2.answer(asked, reply, nonce),
-            Kind::Stripe => self.stripe.answer(asked, reply, now),
+            ProviderKind::Alipay => self.alipay.answer(asked, reply),
+            ProviderKind::WechatV3 => self.wechat_v3.answer(reply, now, nonce),
+            ProviderKind::WechatV2 => self.wechat_v2.answer(asked, reply, nonce),
+            ProviderKind::Stripe => self.stripe.answer(asked, reply, now),
             #[cfg(test)]
-            Kind::Toy => self.toy.answer(reply),
+            ProviderKind::Toy => self.toy.answer(reply),
         }
     }
 
     /// A signed notice, ready to be sent to the payment's notify URL; none if this provider does not tell such a thing.
     pub fn notice(
         &self,
-        kind: Kind,
+        kind: ProviderKind,
         payment: &Payment,
         happened: Happened,
         now: Timestamp,
         nonce: &Nonce,
     ) -> Option<HttpCall> {
         match kind {
-            Kind::Alipay => self.alipay.notice(payment, happened, now, nonce),
-            Kind::WechatV3 => self.wechat_v3.notice(payment, happened, now, nonce),
-            Kind::WechatV2 => self.wechat_v2.notice(payment, happened, now, nonce),
-            Kind::Stripe => self.stripe.notice(payment, happened, now, nonce),
+            ProviderKind::Alipay => self.alipay.notice(payment, happened, now, nonce),
+            ProviderKind::WechatV3 => self.wechat_v3.notice(payment, happened, now, nonce),
+            ProviderKind::WechatV2 => self.wechat_v2.notice(payment, happened, now, nonce),
+            ProviderKind::Stripe => self.stripe.notice(payment, happened, now, nonce),
             #[cfg(test)]
-            Kind::Toy => self.toy.notice(payment, happened),
+            ProviderKind::Toy => self.toy.notice(payment, happened),
         }
     }
 
     /// Where the buyer's browser goes back to after a payment: Alipay signs it, Stripe fills in its session.
-    pub fn return_url(&self, kind: Kind, payment: &Payment, now: Timestamp) -> String {
+    pub fn return_url(&self, kind: ProviderKind, payment: &Payment, now: Timestamp) -> String {
         match kind {
-            Kind::Alipay => self.alipay.return_url(payment, now),
-            Kind::Stripe => payment.return_url.replace("{CHECKOUT_SESSION_ID}", &payment.id),
-            Kind::WechatV3 | Kind::WechatV2 => payment.return_url.clone(),
+            ProviderKind::Alipay => self.alipay.return_url(payment, now),
+            ProviderKind::Stripe => payment.return_url.replace("{CHECKOUT_SESSION_ID}", &payment.id),
+            ProviderKind::WechatV3 | ProviderKind::WechatV2 => payment.return_url.clone(),
             #[cfg(test)]
-            Kind::Toy => payment.return_url.clone(),
+            ProviderKind::Toy => payment.return_url.clone(),
         }
     }
 }

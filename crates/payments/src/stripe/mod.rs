@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::http::{Headers, HttpAnswer, HttpCall, Method};
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
     Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
@@ -124,8 +124,8 @@ impl FromSettings for Stripe {
 }
 
 impl PaymentProvider for Stripe {
-    fn kind(&self) -> Kind {
-        Kind::Stripe
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Stripe
     }
 
     /// Creates a Checkout session, which is a page.

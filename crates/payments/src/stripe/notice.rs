@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::Stripe;
 use super::answers::{Expandable, Metadata, Session};
 use crate::http::Headers;
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
 use crate::shared::checks;
 use crate::shared::crypto::{hmac_sha256_hex, same};
@@ -179,7 +179,7 @@ fn notice(
     outcome: Outcome,
 ) -> Notice {
     Notice {
-        provider: Kind::Stripe,
+        provider: ProviderKind::Stripe,
         subject,
         transaction,
         amount,

@@ -9,11 +9,11 @@ use crate::wechat_v2::{SignType, sign};
 use crate::wechat_v3::platform_text;
 use crate::{Headers, HttpCall, MAX_NOTICE, NoticeError, Outcome, Subject};
 
-fn genuine(kind: Kind) -> HttpCall {
+fn genuine(kind: ProviderKind) -> HttpCall {
     sandbox().notice(kind, &paid_payment(kind), Happened::Paid, now(), &nonce()).unwrap()
 }
 
-fn verdict(kind: Kind, headers: &Headers, body: &[u8]) -> Result<crate::Notice, NoticeError> {
+fn verdict(kind: ProviderKind, headers: &Headers, body: &[u8]) -> Result<crate::Notice, NoticeError> {
     provider(kind).notice(headers, body, now())
 }
 
@@ -27,7 +27,7 @@ fn without(headers: &Headers, name: &str) -> Headers {
 
 #[test]
 fn an_oversized_body_is_refused() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let body = vec![b'x'; MAX_NOTICE + 1];
         assert_eq!(verdict(kind, &genuine(kind).headers, &body), Err(NoticeError::TooLarge), "{kind}");
         assert!(verdict(kind, &genuine(kind).headers, b"").is_err(), "{kind}: empty");
@@ -36,7 +36,7 @@ fn an_oversized_body_is_refused() {
 
 #[test]
 fn a_stale_notice_is_refused_and_a_small_clock_skew_is_not() {
-    for kind in [Kind::WechatV3, Kind::Stripe] {
+    for kind in [ProviderKind::WechatV3, ProviderKind::Stripe] {
         let call = genuine(kind);
         let at = |seconds| provider(kind).notice(&call.headers, &call.body, now() + SignedDuration::from_secs(seconds));
         assert!(at(299).is_ok() && at(-299).is_ok(), "{kind}");
@@ -48,8 +48,8 @@ fn a_stale_notice_is_refused_and_a_small_clock_skew_is_not() {
 
 #[test]
 fn wechat_v3_headers_are_checked() {
-    let call = genuine(Kind::WechatV3);
-    let see = |headers: &Headers| verdict(Kind::WechatV3, headers, &call.body).unwrap_err();
+    let call = genuine(ProviderKind::WechatV3);
+    let see = |headers: &Headers| verdict(ProviderKind::WechatV3, headers, &call.body).unwrap_err();
     for name in ["Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Serial", "Wechatpay-Signature"] {
         assert_eq!(see(&without(&call.headers, name)), NoticeError::Malformed(name));
         let mut twice = call.headers.clone();
@@ -115,7 +115,7 @@ fn wechat_v3_contents_are_checked() {
     };
     let see = |name: &str, value: serde_json::Value| {
         let (headers, body) = v3_signed(&content(name, value), "TRANSACTION.SUCCESS", "AEAD_AES_256_GCM");
-        verdict(Kind::WechatV3, &headers, &body)
+        verdict(ProviderKind::WechatV3, &headers, &body)
     };
     assert!(see("bank_type", "CFT".into()).is_ok());
     assert_eq!(see("mchid", "1900000002".into()), Err(NoticeError::NotUs("mchid")));
@@ -136,16 +136,19 @@ fn wechat_v3_contents_are_checked() {
 
     let good = content("attach", "2".into());
     let (headers, body) = v3_signed(&good, "TRANSACTION.SUCCESS", "AEAD_SM4_GCM");
-    assert_eq!(verdict(Kind::WechatV3, &headers, &body), Err(NoticeError::Malformed("resource.algorithm")));
+    assert_eq!(verdict(ProviderKind::WechatV3, &headers, &body), Err(NoticeError::Malformed("resource.algorithm")));
     let (headers, body) = v3_signed(&good, "PAYSCORE.USER_PAID", "AEAD_AES_256_GCM");
-    assert_eq!(verdict(Kind::WechatV3, &headers, &body), Err(NoticeError::NotOurs("PAYSCORE.USER_PAID".to_owned())));
+    assert_eq!(
+        verdict(ProviderKind::WechatV3, &headers, &body),
+        Err(NoticeError::NotOurs("PAYSCORE.USER_PAID".to_owned()))
+    );
 }
 
 #[test]
 fn alipay_fields_are_checked() {
     let keys: serde_json::Value = serde_json::from_str(include_str!("keys.json")).unwrap();
     let key = SigningKey::parse("", keys["alipay"]["private"].as_str().unwrap()).unwrap();
-    let base = form::read(&genuine(Kind::Alipay).body).unwrap();
+    let base = form::read(&genuine(ProviderKind::Alipay).body).unwrap();
     let see = |changes: &[(&str, Option<&str>)], sign_again: bool| {
         let mut fields: Fields = base.clone();
         for (name, value) in changes {
@@ -158,7 +161,7 @@ fn alipay_fields_are_checked() {
             let sign = key.sign(form::signed_text(&fields, &["sign", "sign_type"]).as_bytes());
             fields.insert("sign".to_owned(), sign);
         }
-        verdict(Kind::Alipay, &Headers::default(), form::write(&fields).as_bytes())
+        verdict(ProviderKind::Alipay, &Headers::default(), form::write(&fields).as_bytes())
     };
     for (name, value) in [
         ("total_amount", "0.01"),
@@ -207,14 +210,14 @@ fn alipay_fields_are_checked() {
 #[test]
 fn wechat_v2_fields_are_checked() {
     let key = Secret::new("192006250b4c09247ec02edce69f6a2d");
-    let base = xml::read("xml", &genuine(Kind::WechatV2).body).unwrap();
+    let base = xml::read("xml", &genuine(ProviderKind::WechatV2).body).unwrap();
     let see = |name: &str, value: &str, sign_again: bool| {
         let mut fields = base.clone();
         fields.insert(name.to_owned(), value.to_owned());
         if sign_again {
             fields.insert("sign".to_owned(), sign(&fields, &key, SignType::HmacSha256));
         }
-        verdict(Kind::WechatV2, &Headers::default(), xml::write("xml", &fields).as_bytes())
+        verdict(ProviderKind::WechatV2, &Headers::default(), xml::write("xml", &fields).as_bytes())
     };
     assert!(see("is_subscribe", "N", true).is_ok());
     for (name, value) in [("total_fee", "1"), ("out_trade_no", OTHER_NUMBER), ("sign", ""), ("new", "field")] {
@@ -242,16 +245,16 @@ fn wechat_v2_fields_are_checked() {
 
 #[test]
 fn stripe_headers_and_events_are_checked() {
-    let call = genuine(Kind::Stripe);
+    let call = genuine(ProviderKind::Stripe);
     let signature = call.headers.one("Stripe-Signature").unwrap().to_owned();
     let (time, v1) = signature.split_once(',').unwrap();
-    let see = |header: &str| verdict(Kind::Stripe, &[("Stripe-Signature", header)].into(), &call.body);
+    let see = |header: &str| verdict(ProviderKind::Stripe, &[("Stripe-Signature", header)].into(), &call.body);
     assert!(see(&format!("{time},v1={},{v1}", "0".repeat(64))).is_ok(), "any of several may match");
     let malformed = NoticeError::Malformed("Stripe-Signature");
     for header in ["", v1, "t=x,v1=y", &format!("{time},{time},{v1}")] {
         assert_eq!(see(header), Err(malformed.clone()), "{header}");
     }
-    assert_eq!(verdict(Kind::Stripe, &Headers::default(), &call.body), Err(malformed));
+    assert_eq!(verdict(ProviderKind::Stripe, &Headers::default(), &call.body), Err(malformed));
     let many = format!("{time}{},{v1}", ",v1=0".repeat(8));
     for header in [
         time,
@@ -266,7 +269,7 @@ fn stripe_headers_and_events_are_checked() {
     let signed = |body: &str| {
         let secret = "whsec_0123456789abcdef0123456789abcdef";
         let v1 = hmac_sha256_hex(secret, &[b"1794355500.", body.as_bytes()]);
-        verdict(Kind::Stripe, &[("Stripe-Signature", format!("t=1794355500,v1={v1}"))].into(), body.as_bytes())
+        verdict(ProviderKind::Stripe, &[("Stripe-Signature", format!("t=1794355500,v1={v1}"))].into(), body.as_bytes())
     };
     let text = String::from_utf8(call.body.clone()).unwrap();
     assert!(signed(&text).is_ok());

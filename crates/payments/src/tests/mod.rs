@@ -1,5 +1,6 @@
 //! Tests over all providers: vectors that other software has made, the whole life of a payment against the sandbox, and
-//! notices that were forged, altered or replayed. A toy provider takes part in all tests that loop over `Kind::ALL`.
+//! notices that were forged, altered or replayed. A toy provider takes part in all tests that loop over
+//! `ProviderKind::ALL`.
 
 mod bad_notices;
 mod life;
@@ -14,7 +15,7 @@ use domain::money::Currency;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::sandbox::{Keys, Payment, Sandbox, State};
-use crate::{Kind, Nonce, PaymentRef, PaymentRequest, Provider, RefundNumber, RefundRequest, Way};
+use crate::{Nonce, PaymentRef, PaymentRequest, Provider, ProviderKind, RefundNumber, RefundRequest, Way};
 
 const NUMBER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
 const OTHER_NUMBER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000002";
@@ -37,15 +38,15 @@ fn sandbox() -> Sandbox {
     Sandbox::new(&keys()).unwrap()
 }
 
-fn provider(kind: Kind) -> Box<Provider> {
+fn provider(kind: ProviderKind) -> Box<Provider> {
     Provider::from_json(kind, &keys().settings(kind, "http://127.0.0.1:3000/_sandbox")).unwrap()
 }
 
-fn currency(kind: Kind) -> Currency {
-    Currency::parse(if kind == Kind::Stripe { "USD" } else { "CNY" }).unwrap()
+fn currency(kind: ProviderKind) -> Currency {
+    Currency::parse(if kind == ProviderKind::Stripe { "USD" } else { "CNY" }).unwrap()
 }
 
-fn request(kind: Kind) -> PaymentRequest {
+fn request(kind: ProviderKind) -> PaymentRequest {
     PaymentRequest {
         number: PaymentNumber::parse(NUMBER).unwrap(),
         title: "手机 A&B".to_owned(),
@@ -55,7 +56,7 @@ fn request(kind: Kind) -> PaymentRequest {
         notify_url: format!("https://shop.example/payments/{kind}/notify"),
         return_url: format!("https://shop.example/payments/{kind}/return"),
         client_ip: "203.0.113.7".to_owned(),
-        way: (kind == Kind::Alipay).then_some(Way::Qr),
+        way: (kind == ProviderKind::Alipay).then_some(Way::Qr),
     }
 }
 
@@ -63,7 +64,7 @@ fn reference(payment: &Payment) -> PaymentRef {
     PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some(payment.id.clone()), transaction: None }
 }
 
-fn refund(kind: Kind) -> RefundRequest {
+fn refund(kind: ProviderKind) -> RefundRequest {
     RefundRequest {
         number: PaymentNumber::parse(NUMBER).unwrap(),
         transaction: paid_payment(kind).transaction,
@@ -77,10 +78,10 @@ fn refund(kind: Kind) -> RefundRequest {
     }
 }
 
-fn paid_payment(kind: Kind) -> Payment {
+fn paid_payment(kind: ProviderKind) -> Payment {
     Payment {
         id: "cs_test_a1b2".to_owned(),
-        transaction: if kind == Kind::Stripe { "pi_3" } else { "4200000001202611110000000001" }.to_owned(),
+        transaction: if kind == ProviderKind::Stripe { "pi_3" } else { "4200000001202611110000000001" }.to_owned(),
         number: NUMBER.to_owned(),
         order_type: "2".to_owned(),
         title: "手机 A B".to_owned(),

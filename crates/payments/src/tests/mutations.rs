@@ -113,9 +113,9 @@ fn forged_json(dice: &mut Dice, body: &[u8]) -> Vec<u8> {
 }
 
 /// Whether the signature and everything that it covers are unchanged.
-fn same_meaning(kind: Kind, genuine: &HttpCall, headers: &Headers, body: &[u8]) -> bool {
+fn same_meaning(kind: ProviderKind, genuine: &HttpCall, headers: &Headers, body: &[u8]) -> bool {
     match kind {
-        Kind::Alipay => {
+        ProviderKind::Alipay => {
             let read = |body: &[u8]| {
                 let mut pairs: Vec<_> = form_urlencoded::parse(body).into_owned().collect();
                 pairs.retain(|(_, value)| !value.is_empty());
@@ -124,7 +124,7 @@ fn same_meaning(kind: Kind, genuine: &HttpCall, headers: &Headers, body: &[u8]) 
             };
             read(body) == read(&genuine.body)
         }
-        Kind::WechatV2 => {
+        ProviderKind::WechatV2 => {
             let read = |body: &[u8]| {
                 let mut fields = xml::read("xml", body).unwrap_or_default();
                 fields.retain(|_, value| !value.is_empty());
@@ -132,8 +132,8 @@ fn same_meaning(kind: Kind, genuine: &HttpCall, headers: &Headers, body: &[u8]) 
             };
             read(body) == read(&genuine.body)
         }
-        Kind::WechatV3 | Kind::Toy => headers == &genuine.headers && body == genuine.body,
-        Kind::Stripe => {
+        ProviderKind::WechatV3 | ProviderKind::Toy => headers == &genuine.headers && body == genuine.body,
+        ProviderKind::Stripe => {
             let parts = |headers: &Headers| -> Vec<String> {
                 headers.one("Stripe-Signature").unwrap_or_default().split(',').map(str::to_owned).collect()
             };
@@ -143,22 +143,26 @@ fn same_meaning(kind: Kind, genuine: &HttpCall, headers: &Headers, body: &[u8]) 
     }
 }
 
-fn mutant(dice: &mut Dice, kind: Kind, genuine: &HttpCall, other: &HttpCall) -> (Headers, Vec<u8>) {
+fn mutant(dice: &mut Dice, kind: ProviderKind, genuine: &HttpCall, other: &HttpCall) -> (Headers, Vec<u8>) {
     let signed_headers: &[&str] = match kind {
-        Kind::WechatV3 => &["Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Serial", "Wechatpay-Signature"],
-        Kind::Stripe => &["Stripe-Signature"],
-        Kind::Toy => &["Toy-Signature"],
-        Kind::Alipay | Kind::WechatV2 => &[],
+        ProviderKind::WechatV3 => {
+            &["Wechatpay-Timestamp", "Wechatpay-Nonce", "Wechatpay-Serial", "Wechatpay-Signature"]
+        }
+        ProviderKind::Stripe => &["Stripe-Signature"],
+        ProviderKind::Toy => &["Toy-Signature"],
+        ProviderKind::Alipay | ProviderKind::WechatV2 => &[],
     };
     match dice.below(if signed_headers.is_empty() { 2 } else { 4 }) {
         0 => (genuine.headers.clone(), altered(dice, &genuine.body)),
         1 => {
             let body = match kind {
-                Kind::Alipay => form::write(forged_fields(dice, &form::read(&genuine.body).unwrap())).into_bytes(),
-                Kind::WechatV2 => {
+                ProviderKind::Alipay => {
+                    form::write(forged_fields(dice, &form::read(&genuine.body).unwrap())).into_bytes()
+                }
+                ProviderKind::WechatV2 => {
                     xml::write("xml", &forged_fields(dice, &xml::read("xml", &genuine.body).unwrap())).into_bytes()
                 }
-                Kind::WechatV3 | Kind::Stripe | Kind::Toy => forged_json(dice, &genuine.body),
+                ProviderKind::WechatV3 | ProviderKind::Stripe | ProviderKind::Toy => forged_json(dice, &genuine.body),
             };
             (genuine.headers.clone(), body)
         }
@@ -186,7 +190,7 @@ fn mutant(dice: &mut Dice, kind: Kind, genuine: &HttpCall, other: &HttpCall) -> 
 fn no_altered_notice_is_accepted() {
     let sandbox = sandbox();
     let mut refused = 0;
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let provider = provider(kind);
         let notice =
             |payment: &Payment, nonce: &Nonce| sandbox.notice(kind, payment, Happened::Paid, now(), nonce).unwrap();
@@ -221,7 +225,7 @@ fn no_altered_notice_is_accepted() {
 #[test]
 fn no_altered_answer_says_paid() {
     // Stripe does not sign its answers.
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Stripe) {
+    for kind in ProviderKind::ALL.into_iter().filter(|kind| *kind != ProviderKind::Stripe) {
         let (provider, sandbox) = (provider(kind), sandbox());
         let payment = Payment { amount: 1, ..paid_payment(kind) };
         let reference = reference(&payment);
@@ -251,7 +255,7 @@ proptest! {
         ];
         let headers: Headers = names.map(|name| (name, text.clone())).into();
         let answer = HttpAnswer { status, headers: headers.clone(), body: bytes.clone() };
-        for kind in Kind::ALL {
+        for kind in ProviderKind::ALL {
             let (provider, payment) = (provider(kind), reference(&paid_payment(kind)));
             prop_assert!(provider.notice(&headers, &bytes, now()).is_err());
             prop_assert!(provider.read_return(&text).is_err());

@@ -9,7 +9,7 @@ use crate::shared::xml;
 use crate::wechat_v2::{open_with_digest, seal_with_digest};
 use crate::{Headers, Notice, NoticeError, Outcome, Subject};
 
-const KIND: Kind = Kind::WechatV2;
+const KIND: ProviderKind = ProviderKind::WechatV2;
 
 fn key() -> Secret {
     Secret::new("192006250b4c09247ec02edce69f6a2d")

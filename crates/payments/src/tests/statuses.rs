@@ -9,21 +9,21 @@ use crate::wechat_v3::platform_text;
 use crate::{Headers, HttpAnswer, PaymentStatus, ProviderError};
 
 /// The sandbox's answer about a payment that is not paid.
-fn not_paid(kind: Kind) -> HttpAnswer {
+fn not_paid(kind: ProviderKind) -> HttpAnswer {
     let payment = Payment { state: State::NotPaid, paid_at: None, ..paid_payment(kind) };
     let call = provider(kind).query(&reference(&payment), now(), &nonce()).unwrap();
     let asked = sandbox().read(kind, &call, now()).unwrap();
     sandbox().answer(kind, &asked, Reply::PaymentStatus(&payment), now(), &nonce())
 }
 
-fn status(kind: Kind, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
+fn status(kind: ProviderKind, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
     provider(kind).interpret_query(&reference(&paid_payment(kind)), answer, now())
 }
 
 /// A signed answer of WeChat Pay with this trade state.
-fn wechat(kind: Kind, trade_state: &str) -> HttpAnswer {
+fn wechat(kind: ProviderKind, trade_state: &str) -> HttpAnswer {
     let answer = not_paid(kind);
-    if kind == Kind::WechatV2 {
+    if kind == ProviderKind::WechatV2 {
         let mut fields = xml::read("xml", &answer.body).unwrap();
         fields.insert("trade_state".to_owned(), trade_state.to_owned());
         let key = Secret::new("192006250b4c09247ec02edce69f6a2d");
@@ -43,7 +43,7 @@ fn wechat(kind: Kind, trade_state: &str) -> HttpAnswer {
 
 #[test]
 fn every_trade_state_of_wechat_pay_has_a_status() {
-    for kind in [Kind::WechatV3, Kind::WechatV2] {
+    for kind in [ProviderKind::WechatV3, ProviderKind::WechatV2] {
         for (trade_state, expected) in [
             ("NOTPAY", PaymentStatus::NotPaid),
             ("PAYERROR", PaymentStatus::NotPaid),
@@ -62,12 +62,12 @@ fn every_trade_state_of_wechat_pay_has_a_status() {
 
 #[test]
 fn a_completed_unpaid_session_is_processing_or_closed() {
-    let answer = not_paid(Kind::Stripe);
+    let answer = not_paid(ProviderKind::Stripe);
     let with = |payment_intent: serde_json::Value| {
         let mut session: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         session["status"] = "complete".into();
         session["payment_intent"] = payment_intent;
-        status(Kind::Stripe, &HttpAnswer::new(200, "application/json", session.to_string())).unwrap()
+        status(ProviderKind::Stripe, &HttpAnswer::new(200, "application/json", session.to_string())).unwrap()
     };
     let intent = |status: &str| serde_json::json!({"id": "pi_3", "status": status, "latest_charge": "ch_1"});
     for status in ["processing", "requires_action", "requires_confirmation", "requires_capture", "succeeded", "new"] {

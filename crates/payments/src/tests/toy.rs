@@ -1,6 +1,6 @@
 //! A fifth provider, which exists only in the tests of this crate. It shows all that a provider takes: this file, one
-//! line in `list.rs`, and its side of the sandbox (`Side`, below). The tests that loop over `Kind::ALL` run on it
-//! unchanged.
+//! line in `list.rs`, and its side of the sandbox (`Side`, below). The tests that loop over `ProviderKind::ALL`
+//! run on it unchanged.
 //!
 //! The toy speaks JSON, and the header `Toy-Signature` is an HMAC over the raw body with a shared key. What is signed
 //! starts with the purpose of the message, so that an answer cannot pass for a notice. The toy stands behind the method
@@ -16,8 +16,8 @@ use crate::sandbox::{Asked, Happened, Keys, Payment, Refund, RefundState, Reply,
 use crate::shared::checks;
 use crate::shared::crypto::{Secret, SettingsError, hmac_sha256_hex, same};
 use crate::{
-    Created, Headers, HttpAnswer, HttpCall, Kind, MAX_NOTICE, Method, Nonce, Notice, NoticeError, Outcome, Paid,
-    PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding, Start,
+    Created, Headers, HttpAnswer, HttpCall, MAX_NOTICE, Method, Nonce, Notice, NoticeError, Outcome, Paid, PaymentRef,
+    PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, ProviderKind, RefundRequest, Refunding, Start,
     Subject, Way,
 };
 
@@ -107,8 +107,8 @@ fn refused(refusal: Refusal) -> ProviderError {
 }
 
 impl PaymentProvider for Toy {
-    fn kind(&self) -> Kind {
-        Kind::Toy
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::Toy
     }
 
     fn create(&self, request: &PaymentRequest, _: Timestamp, _: &Nonce) -> Result<Start, ProviderError> {
@@ -225,7 +225,7 @@ impl PaymentProvider for Toy {
             State::NotPaid | State::Processing => Outcome::Other("NOT_PAID".to_owned()),
         };
         let money = payment.paid().ok_or(NoticeError::Malformed("currency"))?;
-        Ok(Notice::new(Kind::Toy, subject, money, outcome))
+        Ok(Notice::new(ProviderKind::Toy, subject, money, outcome))
     }
 
     fn success_answer(&self) -> HttpAnswer {
@@ -243,7 +243,7 @@ pub(crate) struct Side(Toy);
 
 impl Side {
     pub(crate) fn new(keys: &Keys) -> Result<Self, SettingsError> {
-        Ok(Self(Toy::from_json(&keys.settings(Kind::Toy, "https://toy.example"))?))
+        Ok(Self(Toy::from_json(&keys.settings(ProviderKind::Toy, "https://toy.example"))?))
     }
 
     pub(crate) fn read(&self, call: &HttpCall) -> Result<Asked, HttpAnswer> {
@@ -328,21 +328,25 @@ fn told(payment: &Payment, state: State) -> Value {
 
 #[test]
 fn the_toy_is_in_the_list_and_is_built_from_its_settings() {
-    assert!(Kind::ALL.contains(&Kind::Toy));
-    let provider = super::provider(Kind::Toy);
-    assert_eq!(provider.kind(), Kind::Toy);
-    assert_eq!(Kind::parse(Kind::Toy.as_str()), Some(Kind::Toy), "its URLs and its settings are found by its name");
+    assert!(ProviderKind::ALL.contains(&ProviderKind::Toy));
+    let provider = super::provider(ProviderKind::Toy);
+    assert_eq!(provider.kind(), ProviderKind::Toy);
+    assert_eq!(
+        ProviderKind::parse(ProviderKind::Toy.as_str()),
+        Some(ProviderKind::Toy),
+        "its URLs and its settings are found by its name"
+    );
 }
 
 #[test]
 fn a_signed_answer_is_not_a_notice() {
     let answer = super::sandbox().answer(
-        Kind::Toy,
+        ProviderKind::Toy,
         &Asked::Query(super::NUMBER.to_owned()),
-        Reply::PaymentStatus(&super::paid_payment(Kind::Toy)),
+        Reply::PaymentStatus(&super::paid_payment(ProviderKind::Toy)),
         super::now(),
         &super::nonce(),
     );
-    let verdict = super::provider(Kind::Toy).notice(&answer.headers, &answer.body, super::now());
+    let verdict = super::provider(ProviderKind::Toy).notice(&answer.headers, &answer.body, super::now());
     assert_eq!(verdict, Err(NoticeError::BadSignature));
 }

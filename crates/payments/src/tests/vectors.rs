@@ -12,13 +12,13 @@ fn vector(name: &str) -> String {
 }
 
 /// A provider at its production address.
-fn production(kind: Kind) -> Box<Provider> {
+fn production(kind: ProviderKind) -> Box<Provider> {
     let mut settings: serde_json::Value = serde_json::from_str(&keys().settings(kind, "https://x.example")).unwrap();
     settings.as_object_mut().unwrap().retain(|name, _| name != "gateway" && name != "baseUrl");
     Provider::from_json(kind, &settings.to_string()).unwrap()
 }
 
-fn created_call(kind: Kind) -> HttpCall {
+fn created_call(kind: ProviderKind) -> HttpCall {
     match production(kind).create(&request(kind), now(), &nonce()).unwrap() {
         Start::Call(call) => call,
         Start::Ready(_) => panic!("{kind} must be called"),
@@ -31,7 +31,7 @@ fn headers(call: &HttpCall) -> Vec<(&str, &str)> {
 
 #[test]
 fn alipay_precreate() {
-    let call = created_call(Kind::Alipay);
+    let call = created_call(ProviderKind::Alipay);
     let sign: String = form_urlencoded::byte_serialize(vector("alipay_precreate_sign").as_bytes()).collect();
     assert_eq!(
         call.url,
@@ -52,8 +52,8 @@ fn alipay_precreate() {
 
 #[test]
 fn alipay_page_is_a_link() {
-    let request = PaymentRequest { way: None, ..request(Kind::Alipay) };
-    let Start::Ready(created) = production(Kind::Alipay).create(&request, now(), &nonce()).unwrap() else {
+    let request = PaymentRequest { way: None, ..request(ProviderKind::Alipay) };
+    let Start::Ready(created) = production(ProviderKind::Alipay).create(&request, now(), &nonce()).unwrap() else {
         panic!("nothing to call")
     };
     assert_eq!(created.pay_url, Some(vector("alipay_page")));
@@ -63,13 +63,13 @@ fn alipay_page_is_a_link() {
 #[test]
 fn alipay_answer_with_escaped_slashes() {
     let answer = HttpAnswer::new(200, "application/json", vector("alipay_answer"));
-    let created = production(Kind::Alipay).interpret_create(&answer, now()).unwrap();
+    let created = production(ProviderKind::Alipay).interpret_create(&answer, now()).unwrap();
     assert_eq!(created.qr_code.as_deref(), Some("https://qr.alipay.com/bax03431ljhokirwl38f00a7"));
 }
 
 #[test]
 fn wechat_v3_requests() {
-    let call = created_call(Kind::WechatV3);
+    let call = created_call(ProviderKind::WechatV3);
     let authorization = |signature: &str| {
         format!(
             "WECHATPAY2-SHA256-RSA2048 mchid=\"1900000001\",nonce_str=\"00112233445566778899aabbccddeeff\",\
@@ -88,14 +88,16 @@ fn wechat_v3_requests() {
             ("Wechatpay-Serial", "PUB_KEY_ID_0119000000012026111100000000000000"),
         ]
     );
-    let query = production(Kind::WechatV3).query(&reference(&paid_payment(Kind::WechatV3)), now(), &nonce()).unwrap();
+    let query = production(ProviderKind::WechatV3)
+        .query(&reference(&paid_payment(ProviderKind::WechatV3)), now(), &nonce())
+        .unwrap();
     assert_eq!(query.headers.one("Authorization"), Some(authorization(&vector("v3_query_signature")).as_str()));
     assert!(query.body.is_empty() && query.method == Method::Get);
 }
 
 #[test]
 fn wechat_v2_request() {
-    let call = created_call(Kind::WechatV2);
+    let call = created_call(ProviderKind::WechatV2);
     assert_eq!(call.url, "https://api.mch.weixin.qq.com/pay/unifiedorder");
     assert_eq!(headers(&call), [("Content-Type", "text/xml; charset=utf-8")]);
     assert_eq!(
@@ -116,7 +118,7 @@ fn wechat_v2_request() {
 
 #[test]
 fn stripe_request() {
-    let call = created_call(Kind::Stripe);
+    let call = created_call(ProviderKind::Stripe);
     assert_eq!(call.url, "https://api.stripe.com/v1/checkout/sessions");
     assert_eq!(
         headers(&call),
@@ -146,8 +148,11 @@ fn stripe_request() {
         ("payment_method_types[0]", "card"),
     ];
     assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let later =
-        production(Kind::Stripe).create(&request(Kind::Stripe), now() + SignedDuration::from_mins(14), &nonce());
+    let later = production(ProviderKind::Stripe).create(
+        &request(ProviderKind::Stripe),
+        now() + SignedDuration::from_mins(14),
+        &nonce(),
+    );
     assert_eq!(
         later.unwrap(),
         Start::Call(call),
@@ -156,7 +161,7 @@ fn stripe_request() {
 }
 
 /// The notice that every provider's vector reports.
-fn expected(kind: Kind, transaction: &str) -> Notice {
+fn expected(kind: ProviderKind, transaction: &str) -> Notice {
     Notice {
         provider: kind,
         subject: Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap()),
@@ -171,8 +176,8 @@ fn expected(kind: Kind, transaction: &str) -> Notice {
 #[test]
 fn notices_signed_by_other_software_are_accepted() {
     let none = Headers::default();
-    let alipay = provider(Kind::Alipay).notice(&none, vector("alipay_notice").as_bytes(), now());
-    assert_eq!(alipay, Ok(expected(Kind::Alipay, "2026111122001400000000000001")));
+    let alipay = provider(ProviderKind::Alipay).notice(&none, vector("alipay_notice").as_bytes(), now());
+    assert_eq!(alipay, Ok(expected(ProviderKind::Alipay, "2026111122001400000000000001")));
 
     let headers: Headers = [
         ("wechatpay-timestamp", "1794355500"),
@@ -181,47 +186,47 @@ fn notices_signed_by_other_software_are_accepted() {
         ("wechatpay-signature", &vector("v3_notice_signature")),
     ]
     .into();
-    let v3 = provider(Kind::WechatV3).notice(&headers, vector("v3_notice_body").as_bytes(), now());
-    assert_eq!(v3, Ok(expected(Kind::WechatV3, "4200000001202611110000000001")));
+    let v3 = provider(ProviderKind::WechatV3).notice(&headers, vector("v3_notice_body").as_bytes(), now());
+    assert_eq!(v3, Ok(expected(ProviderKind::WechatV3, "4200000001202611110000000001")));
 
-    let paid = expected(Kind::WechatV2, "1004400740201409030005092168");
-    let hmac = provider(Kind::WechatV2);
+    let paid = expected(ProviderKind::WechatV2, "1004400740201409030005092168");
+    let hmac = provider(ProviderKind::WechatV2);
     assert_eq!(hmac.notice(&none, vector("v2_notice_hmac").as_bytes(), now()), Ok(paid.clone()));
-    let settings = keys().settings(Kind::WechatV2, "https://x.example").replace("HMAC-SHA256", "MD5");
-    let md5 = Provider::from_json(Kind::WechatV2, &settings).unwrap();
+    let settings = keys().settings(ProviderKind::WechatV2, "https://x.example").replace("HMAC-SHA256", "MD5");
+    let md5 = Provider::from_json(ProviderKind::WechatV2, &settings).unwrap();
     assert_eq!(md5.notice(&none, vector("v2_notice_md5").as_bytes(), now()), Ok(paid));
     for (side, other) in [(&hmac, "v2_notice_md5"), (&md5, "v2_notice_hmac")] {
         assert_eq!(side.notice(&none, vector(other).as_bytes(), now()), Err(NoticeError::BadSignature));
     }
 
     let refunded = hmac.notice(&none, vector("v2_refund_notice").as_bytes(), now());
-    let expected_refund = expected(Kind::WechatV2, "1004400740201409030005092168");
+    let expected_refund = expected(ProviderKind::WechatV2, "1004400740201409030005092168");
     assert_eq!(refunded, Ok(Notice { outcome: Outcome::Refunded, ..expected_refund }));
 
     let headers: Headers = [("Stripe-Signature", vector("stripe_signature"))].into();
-    let stripe = provider(Kind::Stripe).notice(&headers, vector("stripe_event").as_bytes(), now());
-    assert_eq!(stripe, Ok(expected(Kind::Stripe, "pi_3")));
+    let stripe = provider(ProviderKind::Stripe).notice(&headers, vector("stripe_event").as_bytes(), now());
+    assert_eq!(stripe, Ok(expected(ProviderKind::Stripe, "pi_3")));
 }
 
 #[test]
 fn the_return_page_is_verified_and_is_not_a_notice() {
-    let alipay = provider(Kind::Alipay);
+    let alipay = provider(ProviderKind::Alipay);
     let about = Subject::FlashSale(PaymentNumber::parse(NUMBER).unwrap());
     assert_eq!(alipay.read_return(&vector("alipay_return")), Ok(about));
     let altered = vector("alipay_return").replace("69.99", "0.01");
     assert_eq!(alipay.read_return(&altered), Err(NoticeError::BadSignature));
     let as_notice = alipay.notice(&Headers::default(), vector("alipay_return").as_bytes(), now());
     assert_eq!(as_notice, Err(NoticeError::Malformed("trade_status")));
-    assert!(provider(Kind::Stripe).read_return("session_id=cs_1").is_err());
+    assert!(provider(ProviderKind::Stripe).read_return("session_id=cs_1").is_err());
 }
 
 #[test]
 fn a_platform_certificate_serves_as_its_key() {
     let with = |serial: &str| {
         let mut settings: serde_json::Value =
-            serde_json::from_str(&keys().settings(Kind::WechatV3, "https://x.example")).unwrap();
+            serde_json::from_str(&keys().settings(ProviderKind::WechatV3, "https://x.example")).unwrap();
         settings["platformKeys"] = serde_json::json!({serial: include_str!("platform.pem")});
-        Provider::from_json(Kind::WechatV3, &settings.to_string())
+        Provider::from_json(ProviderKind::WechatV3, &settings.to_string())
     };
     let serial = "5157F09EFDC096DE15EBE81A47057A7232F1B8E1";
     let provider = with(serial).unwrap();

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::http::{Headers, HttpAnswer, HttpCall, Method};
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
     Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
@@ -138,8 +138,8 @@ impl FromSettings for WechatV2 {
 }
 
 impl PaymentProvider for WechatV2 {
-    fn kind(&self) -> Kind {
-        Kind::WechatV2
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::WechatV2
     }
 
     fn client_identity(&self) -> Option<(&str, &str)> {

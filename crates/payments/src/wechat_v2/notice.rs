@@ -3,7 +3,7 @@
 use super::answers::{fen, paid};
 use super::{WechatV2, is_signed, open_with_digest};
 use crate::MAX_NOTICE;
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
 use crate::payment::Paid;
 use crate::shared::form::Fields;
@@ -47,7 +47,7 @@ impl WechatV2 {
         };
         let subject = subject(fields, fields.get("attach").map(String::as_str))?;
         let paid = paid(fields).ok_or(NoticeError::Malformed("total_fee"))?;
-        Ok(Notice::new(Kind::WechatV2, subject, paid, outcome))
+        Ok(Notice::new(ProviderKind::WechatV2, subject, paid, outcome))
     }
 
     /// The notice of a refund is not signed. Its content is encrypted with the shared key, but block by block (ECB),
@@ -68,7 +68,7 @@ impl WechatV2 {
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
             paid_at: refund.get("success_time").and_then(|time| china_time::from_spaces(time)),
         };
-        Ok(Notice::new(Kind::WechatV2, subject(&refund, None)?, money, outcome))
+        Ok(Notice::new(ProviderKind::WechatV2, subject(&refund, None)?, money, outcome))
     }
 
     fn check_recipient(&self, fields: &Fields) -> Result<(), NoticeError> {

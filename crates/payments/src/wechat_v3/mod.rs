@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::http::{Headers, HttpAnswer, HttpCall, Method, path_and_query};
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Subject};
 use crate::payment::{
     Created, Nonce, PaymentRef, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest,
@@ -99,8 +99,8 @@ impl FromSettings for WechatV3 {
 }
 
 impl PaymentProvider for WechatV3 {
-    fn kind(&self) -> Kind {
-        Kind::WechatV3
+    fn kind(&self) -> ProviderKind {
+        ProviderKind::WechatV3
     }
 
     /// Creates a native payment, which is a QR code.

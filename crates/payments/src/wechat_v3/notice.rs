@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::answers::Transaction;
 use super::{WechatV3, platform_text};
 use crate::http::Headers;
-use crate::list::Kind;
+use crate::list::ProviderKind;
 use crate::notice::{Notice, NoticeError, Outcome, Subject};
 use crate::payment::Paid;
 use crate::shared::checks;
@@ -81,7 +81,7 @@ impl WechatV3 {
         let paid = transaction.paid().filter(|paid| paid.amount > 0).ok_or(NoticeError::Malformed("amount"))?;
         let subject = Subject::of(&transaction.out_trade_no, transaction.attach.as_deref());
         let subject = subject.ok_or(NoticeError::Malformed("out_trade_no"))?;
-        Ok(Notice::new(Kind::WechatV3, subject, paid, outcome))
+        Ok(Notice::new(ProviderKind::WechatV3, subject, paid, outcome))
     }
 
     fn refund_notice(&self, content: &[u8]) -> Result<Notice, NoticeError> {
@@ -98,7 +98,7 @@ impl WechatV3 {
             currency: checks::yuan().ok_or(NoticeError::Malformed("currency"))?,
             paid_at: refund.success_time,
         };
-        Ok(Notice::new(Kind::WechatV3, subject, money, outcome))
+        Ok(Notice::new(ProviderKind::WechatV3, subject, money, outcome))
     }
 
     /// Checks that WeChat Pay has signed this body, recently, with a key that is in the settings.

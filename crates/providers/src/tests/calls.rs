@@ -14,11 +14,11 @@ use crate::Trouble;
 const NUMBER: &str = "01K9PZ0000ABCDEFGHJKMNPQRS000001";
 const BASE: &str = "http://127.0.0.1:3000/_sandbox";
 
-fn currency(kind: Kind) -> Currency {
-    Currency::parse(if kind == Kind::Stripe { "USD" } else { "CNY" }).unwrap()
+fn currency(kind: ProviderKind) -> Currency {
+    Currency::parse(if kind == ProviderKind::Stripe { "USD" } else { "CNY" }).unwrap()
 }
 
-fn request(kind: Kind) -> PaymentRequest {
+fn request(kind: ProviderKind) -> PaymentRequest {
     PaymentRequest {
         number: PaymentNumber::parse(NUMBER).unwrap(),
         title: "Phone".to_owned(),
@@ -28,14 +28,14 @@ fn request(kind: Kind) -> PaymentRequest {
         notify_url: format!("https://shop.example/payments/{kind}/notify"),
         return_url: format!("https://shop.example/payments/{kind}/return"),
         client_ip: "203.0.113.7".to_owned(),
-        way: (kind == Kind::Alipay).then_some(Way::Qr),
+        way: (kind == ProviderKind::Alipay).then_some(Way::Qr),
     }
 }
 
-fn payment(kind: Kind) -> Payment {
+fn payment(kind: ProviderKind) -> Payment {
     Payment {
         id: "cs_test_1".to_owned(),
-        transaction: if kind == Kind::Stripe { "pi_3" } else { "4200000001" }.to_owned(),
+        transaction: if kind == ProviderKind::Stripe { "pi_3" } else { "4200000001" }.to_owned(),
         number: NUMBER.to_owned(),
         order_type: "2".to_owned(),
         title: "Phone".to_owned(),
@@ -57,7 +57,7 @@ fn reference() -> PaymentRef {
     }
 }
 
-fn refund(kind: Kind) -> RefundRequest {
+fn refund(kind: ProviderKind) -> RefundRequest {
     let number = PaymentNumber::parse(NUMBER).unwrap();
     let transaction = payment(kind).transaction;
     RefundRequest {
@@ -97,7 +97,7 @@ fn sandbox(keys: &Keys) -> SharedHttpConnector {
     let sandbox = Sandbox::new(keys).unwrap();
     let made = Mutex::new(None);
     Scripted::shared(move |request| {
-        let kind = request.uri().path().split('/').nth(2).and_then(Kind::parse).unwrap();
+        let kind = request.uri().path().split('/').nth(2).and_then(ProviderKind::parse).unwrap();
         let payment = payment(kind);
         let asked = sandbox.read(kind, &seen(&request), at(0)).unwrap_or_else(|answer| panic!("{kind}: {answer:?}"));
         let mut made = made.lock().unwrap();
@@ -117,13 +117,13 @@ fn sandbox(keys: &Keys) -> SharedHttpConnector {
 #[tokio::test]
 async fn every_provider_is_called_and_understood() {
     let keys = Keys::generate().unwrap();
-    let secrets = Secrets::holding(secret(Kind::ALL.map(|kind| (kind, keys.settings(kind, BASE)))));
+    let secrets = Secrets::holding(secret(ProviderKind::ALL.map(|kind| (kind, keys.settings(kind, BASE)))));
     let providers = secrets.providers(sandbox(&keys));
-    assert_eq!(providers.configured(at(0)).await.unwrap(), Kind::ALL);
-    for kind in Kind::ALL {
+    assert_eq!(providers.configured(at(0)).await.unwrap(), ProviderKind::ALL);
+    for kind in ProviderKind::ALL {
         let created = providers.create(kind, &request(kind), at(0)).await.unwrap();
         let link = Some("https://pay.example/x".to_owned());
-        let is_page = kind == Kind::Stripe;
+        let is_page = kind == ProviderKind::Stripe;
         assert_eq!((created.pay_url.is_some(), created.pay_url.or(created.qr_code)), (is_page, link), "{kind}");
         let paid = Paid {
             transaction: payment(kind).transaction,
@@ -134,9 +134,13 @@ async fn every_provider_is_called_and_understood() {
         assert_eq!(providers.query(kind, &reference(), at(0)).await, Ok(PaymentStatus::Paid(paid)), "{kind}");
         let closing = providers.close(kind, &reference(), at(0)).await.unwrap();
         // Stripe never forgets a session, so a missing one does not count as closed there.
-        assert_eq!(matches!(closing, ProviderCloseAnswer::Unclear(_)), kind == Kind::Stripe, "{kind}: {closing:?}");
-        assert_eq!(closing == ProviderCloseAnswer::NothingThere, kind != Kind::Stripe, "{kind}: {closing:?}");
-        let refunding = if kind == Kind::WechatV2 { Refunding::Processing } else { Refunding::Refunded };
+        assert_eq!(
+            matches!(closing, ProviderCloseAnswer::Unclear(_)),
+            kind == ProviderKind::Stripe,
+            "{kind}: {closing:?}"
+        );
+        assert_eq!(closing == ProviderCloseAnswer::NothingThere, kind != ProviderKind::Stripe, "{kind}: {closing:?}");
+        let refunding = if kind == ProviderKind::WechatV2 { Refunding::Processing } else { Refunding::Refunded };
         assert_eq!(providers.refund(kind, &refund(kind), at(0)).await, Ok(refunding), "{kind}");
         assert_eq!(providers.query_refund(kind, &refund(kind), at(0)).await, Ok(Refunding::Refunded), "{kind}");
     }
@@ -146,10 +150,10 @@ async fn every_provider_is_called_and_understood() {
 #[tokio::test]
 async fn alipays_page_needs_no_call() {
     let keys = Keys::generate().unwrap();
-    let settings = secret([(Kind::Alipay, keys.settings(Kind::Alipay, BASE))]);
+    let settings = secret([(ProviderKind::Alipay, keys.settings(ProviderKind::Alipay, BASE))]);
     let providers = Secrets::holding(settings).providers(nowhere());
-    let page = PaymentRequest { way: Some(Way::Page), ..request(Kind::Alipay) };
-    let created = providers.create(Kind::Alipay, &page, at(0)).await.unwrap();
+    let page = PaymentRequest { way: Some(Way::Page), ..request(ProviderKind::Alipay) };
+    let created = providers.create(ProviderKind::Alipay, &page, at(0)).await.unwrap();
     assert!(created.pay_url.unwrap().starts_with(&format!("{BASE}/alipay/gateway.do?")));
 }
 
@@ -170,10 +174,10 @@ async fn each_call_has_its_own_nonce() {
         *drawn += 1;
         [*drawn; 16]
     });
-    let secrets = Secrets::holding(secret([(Kind::WechatV2, settings.to_string())]));
+    let secrets = Secrets::holding(secret([(ProviderKind::WechatV2, settings.to_string())]));
     let providers = Providers::new(&secrets.config(), Some("the-secret".to_owned()), transport, random);
     for _ in 0..2 {
-        let lost = providers.query(Kind::WechatV2, &reference(), at(0)).await;
+        let lost = providers.query(ProviderKind::WechatV2, &reference(), at(0)).await;
         assert_eq!(lost, Err(ProviderError::Unavailable("io error: gone".to_owned()).into()));
     }
     let bodies = bodies.lock().unwrap();
@@ -187,11 +191,11 @@ async fn each_call_has_its_own_nonce() {
 async fn verdicts(
     keys: &Keys,
     answer: impl Fn() -> Exchange + Send + Sync + 'static,
-) -> Vec<(Kind, Result<&'static str, Trouble>)> {
-    let settings = secret(Kind::ALL.map(|kind| (kind, keys.settings(kind, BASE))));
+) -> Vec<(ProviderKind, Result<&'static str, Trouble>)> {
+    let settings = secret(ProviderKind::ALL.map(|kind| (kind, keys.settings(kind, BASE))));
     let providers = Secrets::holding(settings).providers(Scripted::shared(move |_| answer()));
     let mut verdicts = Vec::new();
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         verdicts.extend([
             (kind, providers.create(kind, &request(kind), at(0)).await.map(|_| "created")),
             (kind, providers.query(kind, &reference(), at(0)).await.map(|_| "queried")),
@@ -233,6 +237,7 @@ async fn a_missing_answer_is_never_a_refusal() {
     for (kind, verdict) in verdicts(&keys, plain(302, "")).await {
         assert!(verdict.clone().is_err_and(|trouble| trouble.may_pass()), "a redirect {kind}: {verdict:?}");
     }
-    let mut refusals = verdicts(&keys, plain(402, no)).await.into_iter().filter(|(kind, _)| *kind == Kind::Stripe);
+    let mut refusals =
+        verdicts(&keys, plain(402, no)).await.into_iter().filter(|(kind, _)| *kind == ProviderKind::Stripe);
     assert!(refusals.all(|(_, verdict)| matches!(verdict, Err(Trouble::Provider(ProviderError::Refused { .. })))));
 }

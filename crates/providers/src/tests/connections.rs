@@ -250,7 +250,7 @@ fn wechat(base_url: &str) -> Secrets {
         "appId": "a", "mchId": "1", "key": "0123456789abcdef0123456789abcdef", "signType": "MD5",
         "clientCertificate": CLIENT.0, "clientKey": CLIENT.1, "baseUrl": base_url,
     });
-    Secrets::holding(secret([(Kind::WechatV2, settings.to_string())]))
+    Secrets::holding(secret([(ProviderKind::WechatV2, settings.to_string())]))
 }
 
 #[tokio::test]
@@ -271,14 +271,14 @@ async fn only_a_refund_over_tls_presents_the_client_certificate() {
     let (address, _told) = tls_server();
     let ordinary = || Scripted::shared(|_| Err(ConnectorError::io("the ordinary one".into())));
     let tls = wechat(&format!("https://{address}")).providers(ordinary());
-    let why = tls.refund(Kind::WechatV2, &refund, at(0)).await.unwrap_err().to_string();
+    let why = tls.refund(ProviderKind::WechatV2, &refund, at(0)).await.unwrap_err().to_string();
     assert!(
         why.contains("certificate") && !why.contains("the ordinary one"),
         "the system does not trust the test's authority: {why}"
     );
-    let why = tls.query(Kind::WechatV2, &payment, at(0)).await.unwrap_err().to_string();
+    let why = tls.query(ProviderKind::WechatV2, &payment, at(0)).await.unwrap_err().to_string();
     assert!(why.contains("the ordinary one"), "{why}");
     let local = wechat(&format!("http://{address}")).providers(ordinary());
-    let why = local.refund(Kind::WechatV2, &refund, at(0)).await.unwrap_err().to_string();
+    let why = local.refund(ProviderKind::WechatV2, &refund, at(0)).await.unwrap_err().to_string();
     assert!(why.contains("the ordinary one"), "{why}");
 }

@@ -22,7 +22,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_smithy_types::body::SdkBody;
 use jiff::{SignedDuration, Timestamp};
-use payments::Kind;
+use payments::ProviderKind;
 
 use crate::{Providers, Random};
 
@@ -151,7 +151,7 @@ impl Secrets {
 }
 
 /// The secret with these providers' settings.
-fn secret<const N: usize>(settings: [(Kind, String); N]) -> String {
+fn secret<const N: usize>(settings: [(ProviderKind, String); N]) -> String {
     let parts: BTreeMap<_, _> = settings.iter().map(|(kind, json)| (kind.as_str(), value(json))).collect();
     serde_json::to_string(&parts).unwrap()
 }
@@ -161,9 +161,9 @@ fn value(json: &str) -> serde_json::Value {
 }
 
 /// Stripe's settings, which need no RSA key.
-fn stripe(key: &str) -> (Kind, String) {
+fn stripe(key: &str) -> (ProviderKind, String) {
     let settings = serde_json::json!({
         "secretKey": key, "webhookSecrets": ["whsec_0123456789abcdef"], "baseUrl": "http://127.0.0.1:9",
     });
-    (Kind::Stripe, settings.to_string())
+    (ProviderKind::Stripe, settings.to_string())
 }

@@ -6,7 +6,7 @@ use payments::ProviderError;
 use super::*;
 use crate::Trouble;
 
-async fn trouble(providers: &Providers, kind: Kind, seconds: i64) -> String {
+async fn trouble(providers: &Providers, kind: ProviderKind, seconds: i64) -> String {
     match providers.get(kind, at(seconds)).await {
         Err(Trouble::Settings(text)) => text,
         other => panic!("{other:?}"),
@@ -20,7 +20,10 @@ async fn without_a_secret_nothing_is_configured_and_nothing_is_read() {
         let providers = Providers::new(&secrets.config(), secret, nowhere(), random());
         assert_eq!(providers.configured(at(0)).await, Ok(vec![]));
         assert!(!providers.renew(at(600)).await);
-        assert_eq!(providers.get(Kind::Stripe, at(0)).await.unwrap_err(), Trouble::NotConfigured(Kind::Stripe));
+        assert_eq!(
+            providers.get(ProviderKind::Stripe, at(0)).await.unwrap_err(),
+            Trouble::NotConfigured(ProviderKind::Stripe)
+        );
     }
     assert_eq!(secrets.asked(), 0);
 }
@@ -29,7 +32,7 @@ async fn without_a_secret_nothing_is_configured_and_nothing_is_read() {
 async fn an_empty_secret_configures_nothing() {
     let providers = Secrets::holding("{}").providers(nowhere());
     assert_eq!(providers.configured(at(0)).await, Ok(vec![]));
-    let missing = providers.get(Kind::Alipay, at(0)).await.unwrap_err();
+    let missing = providers.get(ProviderKind::Alipay, at(0)).await.unwrap_err();
     assert_eq!(missing.to_string(), "alipay is not configured: the payment providers' secret has no settings for it");
     assert!(!missing.may_pass());
 }
@@ -47,7 +50,7 @@ async fn the_error_of_an_unreadable_secret_tells_what_to_do() {
         (Says::Text("[\"SECRET\"]".to_owned()), "must be one JSON object"),
     ] {
         let providers = Secrets::new(says).providers(nowhere());
-        let said = trouble(&providers, Kind::Stripe, 0).await;
+        let said = trouble(&providers, ProviderKind::Stripe, 0).await;
         assert!(said.contains(what_to_do) && said.contains("the-secret") && !said.contains("SECRET"), "{said}");
         assert!(providers.configured(at(0)).await.is_err_and(|error| error.may_pass()), "it can be corrected");
     }
@@ -57,23 +60,26 @@ async fn the_error_of_an_unreadable_secret_tells_what_to_do() {
 async fn bad_settings_affect_their_own_provider_only() {
     let (_, good) = stripe("sk_test_1");
     let text = secret([
-        (Kind::Alipay, r#"{"appId": "SECRET"}"#.to_owned()),
+        (ProviderKind::Alipay, r#"{"appId": "SECRET"}"#.to_owned()),
         (
-            Kind::WechatV2,
+            ProviderKind::WechatV2,
             r#"{"appId": "a b", "mchId": "1", "key": "SECRETSECRETSECRETSECRETSECRETSE", "signType": "MD5"}"#
                 .to_owned(),
         ),
-        (Kind::Stripe, good),
+        (ProviderKind::Stripe, good),
     ]);
     let providers = Secrets::holding(text.replacen('{', "{\"paypal\": {\"x\": 1}, ", 1)).providers(nowhere());
-    assert_eq!(providers.configured(at(0)).await, Ok(vec![Kind::Stripe]));
-    assert_eq!(providers.get(Kind::Stripe, at(0)).await.unwrap().kind(), Kind::Stripe);
-    let alipay = trouble(&providers, Kind::Alipay, 0).await;
+    assert_eq!(providers.configured(at(0)).await, Ok(vec![ProviderKind::Stripe]));
+    assert_eq!(providers.get(ProviderKind::Stripe, at(0)).await.unwrap().kind(), ProviderKind::Stripe);
+    let alipay = trouble(&providers, ProviderKind::Alipay, 0).await;
     assert!(alipay.contains("settings of alipay") && alipay.contains("missing field `sellerId`"), "{alipay}");
-    let wechat = trouble(&providers, Kind::WechatV2, 0).await;
+    let wechat = trouble(&providers, ProviderKind::WechatV2, 0).await;
     assert!(wechat.contains("appId must be 1 to 64 letters"), "{wechat}");
     assert!(!format!("{alipay}{wechat}{providers:?}").contains("SECRET"));
-    assert_eq!(providers.get(Kind::WechatV3, at(0)).await.unwrap_err(), Trouble::NotConfigured(Kind::WechatV3));
+    assert_eq!(
+        providers.get(ProviderKind::WechatV3, at(0)).await.unwrap_err(),
+        Trouble::NotConfigured(ProviderKind::WechatV3)
+    );
 }
 
 #[tokio::test]
@@ -90,11 +96,11 @@ async fn a_client_certificate_is_checked_when_it_is_read() {
             "appId": "a", "mchId": "1", "key": "0123456789abcdef0123456789abcdef", "signType": "MD5",
             "clientCertificate": certificate, "clientKey": key,
         });
-        let providers = Secrets::holding(secret([(Kind::WechatV2, settings.to_string())])).providers(nowhere());
+        let providers = Secrets::holding(secret([(ProviderKind::WechatV2, settings.to_string())])).providers(nowhere());
         match problem {
-            None => assert!(providers.get(Kind::WechatV2, at(0)).await.is_ok()),
+            None => assert!(providers.get(ProviderKind::WechatV2, at(0)).await.is_ok()),
             Some(problem) => {
-                let said = trouble(&providers, Kind::WechatV2, 0).await;
+                let said = trouble(&providers, ProviderKind::WechatV2, 0).await;
                 assert!(said.ends_with(problem) && !said.contains("SECRET"), "{said}");
             }
         }
@@ -105,32 +111,35 @@ async fn a_client_certificate_is_checked_when_it_is_read() {
 async fn concurrent_first_uses_share_one_read() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
-    let all = join_all((0..20).map(|_| providers.get(Kind::Stripe, at(0)))).await;
+    let all = join_all((0..20).map(|_| providers.get(ProviderKind::Stripe, at(0)))).await;
     assert!(all.iter().all(Result::is_ok));
     assert_eq!(secrets.asked(), 1);
 
     let secrets = Secrets::new(Says::Nothing);
     let providers = secrets.providers(nowhere());
-    let all = join_all((0..20).map(|_| providers.get(Kind::Stripe, at(0)))).await;
+    let all = join_all((0..20).map(|_| providers.get(ProviderKind::Stripe, at(0)))).await;
     assert!(all.iter().all(Result::is_err));
     assert_eq!(secrets.asked(), 1, "all that waited share the failure");
     secrets.hold(secret([stripe("sk_test_1")]));
-    assert!(providers.get(Kind::Stripe, at(1)).await.is_ok(), "and the failure is not cached for longer");
+    assert!(providers.get(ProviderKind::Stripe, at(1)).await.is_ok(), "and the failure is not cached for longer");
 }
 
 #[tokio::test]
 async fn settings_are_refreshed_after_five_minutes() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
-    let first = providers.get(Kind::Stripe, at(0)).await.unwrap();
+    let first = providers.get(ProviderKind::Stripe, at(0)).await.unwrap();
     secrets.hold("{}");
-    assert!(providers.get(Kind::Stripe, at(299)).await.is_ok());
+    assert!(providers.get(ProviderKind::Stripe, at(299)).await.is_ok());
     assert_eq!(secrets.asked(), 1);
-    assert_eq!(providers.get(Kind::Stripe, at(300)).await.unwrap_err(), Trouble::NotConfigured(Kind::Stripe));
+    assert_eq!(
+        providers.get(ProviderKind::Stripe, at(300)).await.unwrap_err(),
+        Trouble::NotConfigured(ProviderKind::Stripe)
+    );
     assert_eq!(secrets.asked(), 2);
     secrets.hold(secret([stripe("sk_test_1")]));
-    let second = providers.get(Kind::Stripe, at(600)).await.unwrap();
-    let third = providers.get(Kind::Stripe, at(900)).await.unwrap();
+    let second = providers.get(ProviderKind::Stripe, at(600)).await.unwrap();
+    let third = providers.get(ProviderKind::Stripe, at(900)).await.unwrap();
     assert!(!Arc::ptr_eq(&first, &second), "other settings in between");
     assert!(Arc::ptr_eq(&second, &third), "the same text keeps the provider and its connections");
     assert_eq!(secrets.asked(), 4);
@@ -141,14 +150,14 @@ async fn previous_settings_stay_in_use_while_the_secret_cannot_be_read() {
     for broken in [Says::Nothing, Says::Refusal("AccessDeniedException"), Says::Text("oops".to_owned())] {
         let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
         let providers = secrets.providers(nowhere());
-        providers.get(Kind::Stripe, at(0)).await.unwrap();
+        providers.get(ProviderKind::Stripe, at(0)).await.unwrap();
         secrets.say(broken);
         for seconds in [300, 301, 329, 330, 359, 86_400] {
-            assert!(providers.get(Kind::Stripe, at(seconds)).await.is_ok(), "{seconds}");
+            assert!(providers.get(ProviderKind::Stripe, at(seconds)).await.is_ok(), "{seconds}");
         }
         assert_eq!(secrets.asked(), 4, "read at 0, 300, 330 and 86,400 s, and not with every use");
         secrets.hold("{}");
-        assert!(providers.get(Kind::Stripe, at(86_430)).await.is_err(), "then the new settings are used");
+        assert!(providers.get(ProviderKind::Stripe, at(86_430)).await.is_err(), "then the new settings are used");
     }
 }
 
@@ -156,9 +165,9 @@ async fn previous_settings_stay_in_use_while_the_secret_cannot_be_read() {
 async fn one_caller_refreshes_while_the_others_use_the_previous_settings() {
     let secrets = Secrets::holding(secret([stripe("sk_test_1")]));
     let providers = secrets.providers(nowhere());
-    providers.get(Kind::Stripe, at(0)).await.unwrap();
+    providers.get(ProviderKind::Stripe, at(0)).await.unwrap();
     secrets.hold("{}");
-    let all = join_all((0..20).map(|_| providers.get(Kind::Stripe, at(300)))).await;
+    let all = join_all((0..20).map(|_| providers.get(ProviderKind::Stripe, at(300)))).await;
     assert_eq!(secrets.asked(), 2);
     assert_eq!(
         all.iter().filter(|result| result.is_ok()).count(),
@@ -183,7 +192,7 @@ async fn renew_reads_the_secret_at_most_once_a_minute() {
     assert!(providers.renew(at(60)).await, "other settings");
     secrets.say(Says::Nothing);
     assert!(!providers.renew(at(120)).await);
-    assert!(providers.get(Kind::Stripe, at(120)).await.is_ok());
+    assert!(providers.get(ProviderKind::Stripe, at(120)).await.is_ok());
     assert!(!providers.renew(at(179)).await);
     assert_eq!(secrets.asked(), 4, "a failed read counts too");
 }
@@ -192,7 +201,7 @@ async fn renew_reads_the_secret_at_most_once_a_minute() {
 fn only_a_refusal_or_missing_support_is_final() {
     let refused = ProviderError::Refused { code: "X".to_owned(), message: String::new() };
     for (trouble, may_pass) in [
-        (Trouble::NotConfigured(Kind::Alipay), false),
+        (Trouble::NotConfigured(ProviderKind::Alipay), false),
         (Trouble::Settings(String::new()), true),
         (ProviderError::Unavailable(String::new()).into(), true),
         (ProviderError::Untrusted("").into(), true),
@@ -206,6 +215,6 @@ fn only_a_refusal_or_missing_support_is_final() {
 #[test]
 fn points_have_no_provider() {
     use domain::payment::Method;
-    let without: Vec<_> = Method::ALL.into_iter().filter(|method| Kind::of(*method).is_none()).collect();
+    let without: Vec<_> = Method::ALL.into_iter().filter(|method| ProviderKind::of(*method).is_none()).collect();
     assert_eq!(without, [Method::Points]);
 }

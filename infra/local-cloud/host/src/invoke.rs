@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use lambda_http::{Body, Request, Response};
 
 /// Runs a function, by its name, on an event, and waits for its answer.
 pub type Invoker = Arc<dyn Fn(String, Bytes) -> BoxFuture<'static, Outcome> + Send + Sync>;
@@ -26,4 +27,14 @@ pub struct FunctionError {
     /// `Runtime.ExitError`, `Sandbox.Timedout`, or the function's own error type.
     pub error_type: String,
     pub message: String,
+}
+
+/// Runs functions of HTTP APIs on requests as values. The host in this process does, which saves making JSON of every
+/// request and answer.
+pub trait Requests: Send + Sync {
+    /// Whether the function can be called so.
+    fn takes(&self, function: &str) -> bool;
+
+    /// The function's answer; or why there is none, which is never [`Outcome::Answered`].
+    fn answer(&self, function: &str, request: Request) -> BoxFuture<'static, Result<Response<Body>, Outcome>>;
 }

@@ -1,7 +1,9 @@
-//! Functions of the local cloud: [`host`] runs their bootstrap binaries over the Lambda Runtime API, and [`sources`]
-//! invokes them for queues, streams, schedules and asynchronous events.
+//! Functions of the local cloud: [`host`] runs their bootstrap binaries over the Lambda Runtime API, [`in_process`] runs
+//! functions that are linked into the program, and [`sources`] invokes them for queues, streams, schedules and
+//! asynchronous events.
 
 pub mod host;
+pub mod in_process;
 pub mod invoke;
 pub mod sources;
 

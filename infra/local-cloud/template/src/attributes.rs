@@ -39,15 +39,9 @@ pub(super) fn of(
         ("AWS::IAM::Role", None) => name()?,
         ("AWS::IAM::Role", Some("Arn")) => role_arn(&name()?),
         ("AWS::IAM::Role", Some("RoleId")) => id.to_owned(),
-        ("AWS::IAM::ManagedPolicy", None | Some("PolicyArn")) => format!("arn:aws:iam::{ACCOUNT}:policy/{}", name()?),
-        ("AWS::IAM::Policy", None | Some("Id")) => id.to_owned(),
-        ("AWS::Scheduler::ScheduleGroup" | "AWS::Scheduler::Schedule", None) => name()?,
+        ("AWS::Scheduler::ScheduleGroup", None) => name()?,
         ("AWS::Scheduler::ScheduleGroup", Some("Arn")) => {
             format!("arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule-group/{}", name()?)
-        }
-        ("AWS::Scheduler::Schedule", Some("Arn")) => {
-            let group = property_at(scope, resource, "GroupName", depth)?.unwrap_or_else(|| "default".to_owned());
-            format!("arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/{group}/{}", name()?)
         }
         ("AWS::Serverless::HttpApi" | "AWS::ApiGatewayV2::Api", None | Some("ApiId")) => api_id(id),
         ("AWS::Serverless::HttpApi" | "AWS::ApiGatewayV2::Api", Some("ApiEndpoint")) => {
@@ -57,13 +51,8 @@ pub(super) fn of(
         }
         ("AWS::ApiGatewayV2::Stage", None) => name()?,
         ("AWS::ApiGatewayV2::Route" | "AWS::ApiGatewayV2::Integration" | "AWS::ApiGatewayV2::Authorizer", None)
-        | ("AWS::ApiGatewayV2::Deployment", None)
         | ("AWS::ApiGatewayV2::Authorizer", Some("AuthorizerId"))
-        | ("AWS::ApiGatewayV2::Deployment", Some("DeploymentId"))
-        | ("AWS::Lambda::EventSourceMapping", None | Some("Id"))
-        | ("AWS::Lambda::Permission" | "AWS::Lambda::EventInvokeConfig" | "AWS::SQS::QueuePolicy", None) => {
-            id.to_owned()
-        }
+        | ("AWS::Lambda::Permission", None) => id.to_owned(),
         _ => match inert::find(kind) {
             Some(inert) => match inert.attribute(attribute, &name()?) {
                 Some(value) => value,
@@ -95,7 +84,6 @@ fn name_at(scope: &Scope, resource: &Resource, depth: usize) -> Read<String> {
         "AWS::DynamoDB::Table" => "TableName",
         "AWS::SQS::Queue" => "QueueName",
         "AWS::IAM::Role" => "RoleName",
-        "AWS::IAM::ManagedPolicy" => "ManagedPolicyName",
         "AWS::ApiGatewayV2::Stage" => "StageName",
         kind => inert::find(kind).map_or("Name", |inert| inert.name),
     };

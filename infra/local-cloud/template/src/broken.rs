@@ -109,8 +109,8 @@ fn parameters_and_conditions() {
         ),
         ("Conditions:\n  A: !Equals [1]", "2: Fn::Equals takes two values; write [one, other]"),
         (
-            "Conditions:\n  A: !Join ['', [a]]",
-            "2: Fn::Join says neither yes nor no; use Fn::Equals, Fn::Not, Fn::And or Fn::Or",
+            "Conditions:\n  A: !If [B, a, b]",
+            "2: Fn::If says neither yes nor no; use Fn::Equals, Fn::Not, Fn::And or Fn::Or",
         ),
     ] {
         assert_eq!(with(section), format!("template.yaml:{expected}"));
@@ -139,14 +139,11 @@ fn references_and_intrinsics() {
         ("!Ref Queue", "this refers to itself in the end; break the circle"),
         ("!GetAtt Queue", "Fn::GetAtt takes a resource and an attribute; write Resource.Attribute"),
         ("!Sub 'a-${b'", "${ without its } in Fn::Sub; close it, or write ${!…} for a literal one"),
-        ("!Selct [0, [a]]", "Fn::Selct is not known here, did you mean Fn::Select?; use one of "),
+        ("!GetAt Queue.Arn", "Fn::GetAt is not known here, did you mean Fn::GetAtt?; use one of "),
         ("!ImportValue x", "Fn::ImportValue is not known here; use one of "),
         ("{'Fn::Base64': x}", "Fn::Base64 is not known here; use one of "),
         ("!Equals [a, b]", "Fn::Equals says yes or no; name it under Conditions and use Fn::If here"),
         ("!If [Nowhere, a, b]", "there is no condition Nowhere; declare it under Conditions"),
-        ("!Select [2, [a, b]]", "Fn::Select has no item 2 of 2; count from 0"),
-        ("!FindInMap [A, b, c]", "Mappings has no A for A.b.c; add it or correct the name"),
-        ("!Join [a]", "Fn::Join takes a delimiter and a list; write ['-', [a, b]]"),
         ("[a]", "QueueName is a text, this is a list; write one value"),
         ("", "QueueName is a text, this is nothing; write one value"),
         ("has space", "has space is no queue name; use at most 80 letters, digits, - and _"),
@@ -182,7 +179,7 @@ Outputs:
 ";
     assert_eq!(error_in(left_out), "template.yaml:5: A is left out by its condition Never; put Fn::If around this");
     assert_eq!(
-        error_of("  Q: {Type: AWS::SQS::Queue}\n  T:\n    Type: AWS::SNS::Topic\n    DependsOn: P\n"),
+        error_of("  Q: {Type: AWS::SQS::Queue}\n  T:\n    Type: AWS::S3::Bucket\n    DependsOn: P\n"),
         "template.yaml:6: there is no resource P; correct DependsOn"
     );
 }
@@ -264,8 +261,8 @@ fn resources() {
          KeyType: HASH}]\n",
     );
     assert!(undefined_key.starts_with("template.yaml:3: DynamoDB would refuse this table: "), "{undefined_key}");
-    let null = "  T:\n    Type: AWS::SNS::Topic\n    Properties:\n      DisplayName:\n";
-    assert_eq!(error_of(null), "template.yaml:6: DisplayName has no value; give it one or remove it");
+    let null = "  T:\n    Type: AWS::CloudWatch::Dashboard\n    Properties:\n      DashboardName:\n";
+    assert_eq!(error_of(null), "template.yaml:6: DashboardName has no value; give it one or remove it");
 }
 
 #[test]
@@ -327,10 +324,10 @@ fn functions() {
         ),
         (
             "      Events: {E: {Type: S3}}\n",
-            "9: events of type S3 are not known here; use SQS, DynamoDB, Schedule, ScheduleV2, HttpApi",
+            "9: events of type S3 are not known here; use SQS, DynamoDB, ScheduleV2, HttpApi",
         ),
         (
-            "      Events: {E: {Type: Schedule, Properties: {Schedule: every minute}}}\n",
+            "      Events: {E: {Type: ScheduleV2, Properties: {ScheduleExpression: every minute}}}\n",
             "9: every minute is no schedule; write rate(1 minute) or at(2030-01-01T00:00:00)",
         ),
         (
@@ -392,33 +389,25 @@ fn what_aws_would_refuse_between_resources() {
         error_of_function(large, queue),
         "template.yaml:12: a BatchSize above 10 needs MaximumBatchingWindowInSeconds; give at least 1"
     );
-    let mapping = "  M:\n    Type: AWS::Lambda::EventSourceMapping\n    Properties: {FunctionName: !Ref F, \
-        EventSourceArn: !GetAtt Q.Arn}\n";
+    let role = |service: &str| {
+        format!(
+            "  R:\n    Type: AWS::IAM::Role\n    Properties:\n      AssumeRolePolicyDocument:\n        Statement: \
+             [{{Effect: Allow, Principal: {{Service: {service}}}, Action: 'sts:AssumeRole'}}]\n"
+        )
+    };
     assert_eq!(
-        error_of_function("", &format!("{queue}{mapping}")),
+        error_of_function(
+            &format!("      Role: !GetAtt R.Arn\n{event}"),
+            &format!("{queue}{}", role("lambda.amazonaws.com"))
+        ),
         "template.yaml:3: F may not sqs:ReceiveMessage on arn:aws:sqs:us-east-1:000000000000:local-Q; add it to the \
          function's policy"
     );
-    let role = |service: &str, policies: &str| {
-        format!(
-            "  R:\n    Type: AWS::IAM::Role\n    Properties:\n      AssumeRolePolicyDocument:\n        Statement: \
-             [{{Effect: Allow, Principal: {{Service: {service}}}, Action: 'sts:AssumeRole'}}]\n{policies}"
-        )
-    };
-    let tick = "  S:
-    Type: AWS::Scheduler::Schedule
-    Properties:
-      FlexibleTimeWindow: {Mode: 'OFF'}
-      ScheduleExpression: rate(1 hour)
-      Target: {Arn: !GetAtt F.Arn, RoleArn: !GetAtt R.Arn}
-";
+    let tick = "      Events:\n        E: {Type: ScheduleV2, Properties: {ScheduleExpression: rate(1 hour), RoleArn: \
+                !GetAtt R.Arn}}\n";
     assert_eq!(
-        error_of_function("", &format!("{tick}{}", role("scheduler.amazonaws.com", ""))),
-        "template.yaml:14: R may not invoke F; allow it lambda:InvokeFunction there"
-    );
-    assert_eq!(
-        error_of_function("", &format!("{tick}{}", role("lambda.amazonaws.com", ""))),
-        "template.yaml:14: R does not let scheduler.amazonaws.com assume it; add it to AssumeRolePolicyDocument"
+        error_of_function(tick, &role("lambda.amazonaws.com")),
+        "template.yaml:10: R does not let scheduler.amazonaws.com assume it; add it to AssumeRolePolicyDocument"
     );
     let api = "  A: {Type: AWS::ApiGatewayV2::Api, Properties: {ProtocolType: HTTP, Name: a}}
   I:

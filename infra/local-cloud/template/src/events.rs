@@ -9,7 +9,7 @@ use super::yaml::{Entry, Node};
 use super::{policy, schedules};
 
 const EVENT: Shape = Shape::new("an event", &["Type", "Properties"]);
-const TYPES: &[&str] = &["SQS", "DynamoDB", "Schedule", "ScheduleV2", "HttpApi"];
+const TYPES: &[&str] = &["SQS", "DynamoDB", "ScheduleV2", "HttpApi"];
 
 const HTTP: Shape =
     Shape::new("an HttpApi event", &["ApiId", "Method", "Path", "Auth", "PayloadFormatVersion", "RouteSettings"])
@@ -62,7 +62,7 @@ impl Events {
             "SQS" => {
                 let fields = Fields::read(properties, &mappings::QUEUE_EVENT)?;
                 self.added.push(policy::sam("an SQS event", SQS_ACTIONS, "*"));
-                self.mapping(mappings::queue(known, &fields, "Queue")?);
+                self.mapping(mappings::queue(known, &fields)?);
             }
             "DynamoDB" => {
                 let fields = Fields::read(properties, &mappings::STREAM_EVENT)?;
@@ -75,20 +75,11 @@ impl Events {
                         &destination.arn,
                     ));
                 }
-                self.mapping(mappings::stream(known, &fields, "Stream")?);
-            }
-            "Schedule" => {
-                let fields = Fields::read(properties, &schedules::RULE_EVENT)?;
-                self.sources.push(EventSource::Schedule(schedules::event(known, &fields, "Schedule", made_name())?));
+                self.mapping(mappings::stream(known, &fields)?);
             }
             "ScheduleV2" => {
                 let fields = Fields::read(properties, &schedules::SCHEDULER_EVENT)?;
-                self.sources.push(EventSource::Schedule(schedules::event(
-                    known,
-                    &fields,
-                    "ScheduleExpression",
-                    made_name(),
-                )?));
+                self.sources.push(EventSource::Schedule(schedules::event(known, &fields, made_name())?));
             }
             "HttpApi" => self.routes.push(http(properties, entry.line, &function.name)?),
             other => {

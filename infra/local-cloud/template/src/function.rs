@@ -143,7 +143,7 @@ pub(super) fn read(scope: &Scope, known: &Known, resource: &Resource, names: &Fu
         memory_mb: fields.number("MemorySize", 128..=10_240)?.unwrap_or(128),
         reserved_concurrency: fields.number("ReservedConcurrentExecutions", 0..=100_000)?,
         environment: environment(&fields)?,
-        statements: statements(scope, known, resource, &fields, added)?,
+        statements: statements(known, &fields, added)?,
         sources: events.sources,
         asynchronous,
     };
@@ -246,13 +246,7 @@ pub(super) fn asynchronous(fields: &Fields) -> Read<AsyncConfig> {
 }
 
 /// What a function may do: its role's statements if it names a role, else what it is given and what SAM adds.
-fn statements(
-    scope: &Scope,
-    known: &Known,
-    resource: &Resource,
-    fields: &Fields,
-    added: Vec<Statement>,
-) -> Read<Vec<Statement>> {
+fn statements(known: &Known, fields: &Fields, added: Vec<Statement>) -> Read<Vec<Statement>> {
     if let Some(role) = fields.text("Role")? {
         if fields.get("Policies").is_some() {
             return wrong(fields.line_of("Policies"), "SAM ignores Policies beside a Role; put them into the role");
@@ -267,20 +261,16 @@ fn statements(
             _ => std::slice::from_ref(policies),
         };
         for policy in list {
-            all.extend(one_policy(known, policy)?);
+            all.extend(one_policy(policy)?);
         }
-    }
-    let role = scope.find(&format!("{}Role", resource.id));
-    if let Some(role) = role {
-        all.extend(known.roles.attached_to(&super::attributes::name(scope, role)?));
     }
     all.extend(added);
     Ok(all)
 }
 
-fn one_policy(known: &Known, policy: &Node) -> Read<Vec<Statement>> {
+fn one_policy(policy: &Node) -> Read<Vec<Statement>> {
     if let Some(name) = policy.as_text() {
-        return known.roles.managed_policy(name, policy.line);
+        return policy::managed(name, policy.line).map(|statement| vec![statement]);
     }
     match policy.as_map() {
         Some([only]) if only.key.ends_with("Policy") => wrong(

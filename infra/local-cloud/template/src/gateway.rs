@@ -59,8 +59,6 @@ const STAGE: Shape =
             ("ClientCertificateId", "leave it out"),
         ]);
 
-const DEPLOYMENT: Shape = Shape::new("AWS::ApiGatewayV2::Deployment", &["ApiId", "StageName", "Description"]);
-
 const PERMISSION: Shape = Shape::new("AWS::Lambda::Permission", &["Action", "FunctionName", "Principal"])
     // From where a service may call: there is one of each here.
     .without_effect(&["SourceArn", "SourceAccount"])
@@ -124,10 +122,6 @@ impl Declared {
         }
         for resource in of("AWS::ApiGatewayV2::Stage") {
             declared.stage(scope, resource)?;
-        }
-        for resource in of("AWS::ApiGatewayV2::Deployment") {
-            let properties = scope.value(&resource.properties)?;
-            api(scope, &Fields::read(&properties, &DEPLOYMENT)?)?;
         }
         for resource in of("AWS::ApiGatewayV2::Route") {
             declared.route(scope, resource)?;

@@ -121,30 +121,6 @@ const INERT: &[Inert] = &[
     .named("AlarmName")
     .arn("arn:aws:cloudwatch:{region}:{account}:alarm:{name}"),
     Inert::new("AWS::CloudWatch::Dashboard", &["DashboardBody", "DashboardName"]).named("DashboardName"),
-    // No notifications are sent from one machine.
-    Inert::new(
-        "AWS::SNS::Topic",
-        &[
-            "ArchivePolicy",
-            "ContentBasedDeduplication",
-            "DataProtectionPolicy",
-            "DeliveryStatusLogging",
-            "DisplayName",
-            "FifoTopic",
-            "KmsMasterKeyId",
-            "SignatureVersion",
-            "Subscription",
-            "Tags",
-            "TopicName",
-            "TracingConfig",
-        ],
-    )
-    .named("TopicName")
-    .arn("arn:aws:sns:{region}:{account}:{name}")
-    .ref_is_arn()
-    .attributes(&[("TopicName", "{name}")]),
-    // Callers here are the template's own functions, and their own policies are checked.
-    Inert::new("AWS::SQS::QueuePolicy", &["PolicyDocument", "Queues"]),
     // Pages are served by the gateway itself.
     Inert::new(
         "AWS::S3::Bucket",

@@ -1,5 +1,4 @@
-//! Event source mappings: queues and streams that invoke a function, from SAM's events or from
-//! `AWS::Lambda::EventSourceMapping`.
+//! Event source mappings: queues and streams that invoke a function, from SAM's events.
 
 use std::time::Duration;
 
@@ -35,34 +34,12 @@ pub(super) const STREAM_EVENT: Shape = Shape::new(
 )
 // More invocations at once keep the order within a key: one at a time keeps it too.
 .without_effect(&["ParallelizationFactor", "MetricsConfig"])
-.refused(REFUSED_OF_STREAMS);
-
-const REFUSED_OF_STREAMS: &[(&str, &str)] = &[
+.refused(&[
     ("MaximumRecordAgeInSeconds", "bound the tries with MaximumRetryAttempts"),
     ("TumblingWindowInSeconds", "sum up in the function"),
     ("StartingPositionTimestamp", "start at TRIM_HORIZON or LATEST"),
     ("ProvisionedPollerConfig", NO_POLLER),
-];
-
-pub(super) const MAPPING: Shape = Shape::new(
-    "AWS::Lambda::EventSourceMapping",
-    &[
-        "EventSourceArn",
-        "FunctionName",
-        "StartingPosition",
-        "BatchSize",
-        "MaximumBatchingWindowInSeconds",
-        "FilterCriteria",
-        "MaximumRetryAttempts",
-        "BisectBatchOnFunctionError",
-        "FunctionResponseTypes",
-        "DestinationConfig",
-        "ScalingConfig",
-        "Enabled",
-    ],
-)
-.without_effect(&["ParallelizationFactor", "MetricsConfig", "Tags"])
-.refused(REFUSED_OF_STREAMS);
+]);
 
 const SCALING: Shape = Shape::new("ScalingConfig", &["MaximumConcurrency"]);
 const FILTERS: Shape = Shape::new("FilterCriteria", &["Filters"]);
@@ -77,23 +54,8 @@ pub(super) struct Mapping {
     pub(super) enabled: bool,
 }
 
-/// Reads a mapping of a queue; `arn` is the property that names it.
-pub(super) fn queue(known: &Known, fields: &Fields, arn: &str) -> Read<Mapping> {
-    let queue_arn = known.queue(fields.need_text(arn)?, fields.line_of(arn))?;
-    for key in [
-        "StartingPosition",
-        "MaximumRetryAttempts",
-        "BisectBatchOnFunctionError",
-        "DestinationConfig",
-        "FilterCriteria",
-    ] {
-        if fields.get(key).is_some() {
-            return wrong(
-                fields.line_of(key),
-                format!("{key} is for streams, this is a queue; use the queue's RedrivePolicy"),
-            );
-        }
-    }
+pub(super) fn queue(known: &Known, fields: &Fields) -> Read<Mapping> {
+    let queue_arn = known.queue(fields.need_text("Queue")?, fields.line_of("Queue"))?;
     let batch_size = fields.number("BatchSize", 1..=10_000)?.unwrap_or(10);
     let window = seconds(fields, "MaximumBatchingWindowInSeconds", 300)?;
     if batch_size > 10 && window.is_zero() {
@@ -108,12 +70,8 @@ pub(super) fn queue(known: &Known, fields: &Fields, arn: &str) -> Read<Mapping> 
     Ok(Mapping { source: EventSource::Queue(source), enabled: fields.flag("Enabled")?.unwrap_or(true) })
 }
 
-/// Reads a mapping of a stream; `arn` is the property that names it.
-pub(super) fn stream(known: &Known, fields: &Fields, arn: &str) -> Read<Mapping> {
-    let table = known.table_of_stream(fields.need_text(arn)?, fields.line_of(arn))?.name.clone();
-    if fields.get("ScalingConfig").is_some() {
-        return wrong(fields.line_of("ScalingConfig"), "ScalingConfig is for queues, this is a stream; remove it");
-    }
+pub(super) fn stream(known: &Known, fields: &Fields) -> Read<Mapping> {
+    let table = known.table_of_stream(fields.need_text("Stream")?, fields.line_of("Stream"))?.name.clone();
     fields.need("StartingPosition")?;
     let from_start = fields.one_of("StartingPosition", &["TRIM_HORIZON", "LATEST"])? == Some("TRIM_HORIZON");
     // -1 is AWS's way to say: until the records expire.

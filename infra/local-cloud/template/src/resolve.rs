@@ -9,21 +9,8 @@ use super::yaml::{Entry, Node, Value};
 /// Names may be made of other resources' names; further than this they go in a circle.
 pub(super) const DEEPEST: usize = 24;
 
-const KNOWN: &[&str] = &[
-    "Ref",
-    "Fn::Sub",
-    "Fn::GetAtt",
-    "Fn::If",
-    "Fn::Join",
-    "Fn::Select",
-    "Fn::Split",
-    "Fn::FindInMap",
-    "Fn::Equals",
-    "Fn::Not",
-    "Fn::And",
-    "Fn::Or",
-    "Condition",
-];
+const KNOWN: &[&str] =
+    &["Ref", "Fn::Sub", "Fn::GetAtt", "Fn::If", "Fn::Equals", "Fn::Not", "Fn::And", "Fn::Or", "Condition"];
 
 /// The intrinsic function that a node is, with its argument.
 pub(super) fn intrinsic(node: &Node) -> Option<(String, Node)> {
@@ -95,23 +82,6 @@ impl Scope {
                 }
                 _ => wrong(line, "Fn::If takes a condition's name and two values; write [Name, yes, no]"),
             },
-            "Fn::Join" => match list(argument, "Fn::Join")? {
-                [delimiter, parts] => {
-                    let parts = self.texts(parts, "Fn::Join", depth)?;
-                    Ok(Some(Node::text(line, parts.join(text(delimiter, "Fn::Join")?))))
-                }
-                _ => wrong(line, "Fn::Join takes a delimiter and a list; write ['-', [a, b]]"),
-            },
-            "Fn::Split" => match list(argument, "Fn::Split")? {
-                [delimiter, whole] => {
-                    let whole = self.one_text(whole, "Fn::Split", depth)?;
-                    let parts = whole.split(text(delimiter, "Fn::Split")?).map(|part| Node::text(line, part));
-                    Ok(Some(Node::list(line, parts.collect())))
-                }
-                _ => wrong(line, "Fn::Split takes a delimiter and a text; write ['-', text]"),
-            },
-            "Fn::Select" => self.select(argument, depth).map(Some),
-            "Fn::FindInMap" => self.find_in_map(argument, depth).map(Some),
             "Fn::Equals" | "Fn::Not" | "Fn::And" | "Fn::Or" | "Condition" => {
                 wrong(line, format!("{name} says yes or no; name it under Conditions and use Fn::If here"))
             }
@@ -204,41 +174,6 @@ impl Scope {
         }
     }
 
-    fn select(&self, argument: &Node, depth: usize) -> Read<Node> {
-        let line = argument.line;
-        let [index, items] = list(argument, "Fn::Select")? else {
-            return wrong(line, "Fn::Select takes an index and a list; write [0, list]");
-        };
-        let index_text = self.one_text(index, "Fn::Select", depth)?;
-        let Some(items) = self.resolve_at(items, depth)? else {
-            return wrong(line, "Fn::Select takes a list, this is nothing; give one");
-        };
-        let items = list(&items, "Fn::Select")?;
-        match index_text.parse::<usize>().ok().and_then(|index| items.get(index)) {
-            Some(item) => Ok(Node { line, ..item.clone() }),
-            None => wrong(line, format!("Fn::Select has no item {index_text} of {}; count from 0", items.len())),
-        }
-    }
-
-    fn find_in_map(&self, argument: &Node, depth: usize) -> Read<Node> {
-        let line = argument.line;
-        let names = self.texts(argument, "Fn::FindInMap", depth)?;
-        let [map, top, second] = names.as_slice() else {
-            return wrong(line, "Fn::FindInMap takes a map and two keys; write [Map, Key, Key]");
-        };
-        let missing = |key: &str| {
-            wrong(line, format!("Mappings has no {key} for {}; add it or correct the name", names.join(".")))
-        };
-        let Some(mut node) = self.mappings.as_ref() else { return missing(map) };
-        for key in [map, top, second] {
-            match node.get(key) {
-                Some(found) => node = found,
-                None => return missing(key),
-            }
-        }
-        Ok(Node { line, ..node.clone() })
-    }
-
     /// Whether a condition holds.
     pub(super) fn condition(&self, name: &str, line: usize) -> Read<bool> {
         self.named_condition(name, line, 0)
@@ -293,13 +228,6 @@ impl Scope {
             Some(value) => text(&value, what).map(str::to_owned),
             None => wrong(node.line, format!("{what} takes a text, this is AWS::NoValue; give one")),
         }
-    }
-
-    fn texts(&self, node: &Node, what: &str, depth: usize) -> Read<Vec<String>> {
-        let Some(value) = self.resolve_at(node, depth)? else {
-            return wrong(node.line, format!("{what} takes a list, this is AWS::NoValue; give one"));
-        };
-        list(&value, what)?.iter().map(|item| text(item, what).map(str::to_owned)).collect()
     }
 }
 

@@ -35,7 +35,6 @@ pub(super) struct Resource {
 pub(super) struct Scope {
     pub(super) stack_name: String,
     pub(super) parameters: BTreeMap<String, Node>,
-    pub(super) mappings: Option<Node>,
     /// Conditions as written.
     pub(super) conditions: Vec<Entry>,
     pub(super) resources: Vec<Resource>,
@@ -48,7 +47,6 @@ impl Scope {
         let mut scope = Self {
             stack_name: stack_name.to_owned(),
             parameters: parameters(section("Parameters"), given)?,
-            mappings: section("Mappings").cloned(),
             conditions: match section("Conditions") {
                 Some(node) => entries(node, "Conditions")?.to_vec(),
                 None => Vec::new(),

@@ -9,7 +9,6 @@ use super::function;
 use super::gateway::Declared;
 use super::globals;
 use super::known::Known;
-use super::mappings;
 use super::model::{EventSource, Function, Stack};
 use super::scope::Scope;
 use super::yaml::Node;
@@ -17,7 +16,7 @@ use super::{http_api, inert, references, schedules, secret, websocket};
 use crate::{ACCOUNT, access};
 
 const TEMPLATE: Shape =
-    Shape::new("a template", &["Transform", "Globals", "Parameters", "Mappings", "Conditions", "Resources", "Outputs"])
+    Shape::new("a template", &["Transform", "Globals", "Parameters", "Conditions", "Resources", "Outputs"])
         // Rules keep a deployment into an account from going wrong; this is none.
         .without_effect(&["AWSTemplateFormatVersion", "Description", "Metadata", "Rules"])
         .refused(&[("Hooks", "leave them out")]);
@@ -28,19 +27,13 @@ const OUTPUT: Shape = Shape::new("an output", &["Value", "Condition"]).without_e
 const TYPES: &[&str] = &[
     "AWS::ApiGatewayV2::Api",
     "AWS::ApiGatewayV2::Authorizer",
-    "AWS::ApiGatewayV2::Deployment",
     "AWS::ApiGatewayV2::Integration",
     "AWS::ApiGatewayV2::Route",
     "AWS::ApiGatewayV2::Stage",
     "AWS::DynamoDB::Table",
-    "AWS::IAM::ManagedPolicy",
-    "AWS::IAM::Policy",
     "AWS::IAM::Role",
-    "AWS::Lambda::EventInvokeConfig",
-    "AWS::Lambda::EventSourceMapping",
     "AWS::Lambda::Permission",
     "AWS::SQS::Queue",
-    "AWS::Scheduler::Schedule",
     "AWS::Scheduler::ScheduleGroup",
     "AWS::SecretsManager::Secret",
     "AWS::Serverless::Function",
@@ -55,8 +48,7 @@ pub(super) fn read(root: &Node, stack_name: &str, parameters: &BTreeMap<String, 
     check_types(&scope)?;
     references::check(&scope, root)?;
     let known = Known::read(&scope)?;
-    let (mut functions, events) = functions(&scope, &known)?;
-    attach(&scope, &known, &mut functions)?;
+    let (functions, events) = functions(&scope, &known)?;
     let declared = Declared::read(&scope, &known)?;
     for resource in scope.included() {
         if let Some(inert) = inert::find(&resource.kind) {
@@ -110,45 +102,6 @@ fn functions(scope: &Scope, known: &Known) -> Read<(Vec<Function>, Vec<HttpEvent
         events.extend(read.routes);
     }
     Ok((functions, events))
-}
-
-/// Gives functions what resources of their own say about them.
-fn attach(scope: &Scope, known: &Known, functions: &mut [Function]) -> Read<()> {
-    let mut push = |name: &str, source: EventSource| {
-        if let Some(function) = functions.iter_mut().find(|function| function.name == name) {
-            function.sources.push(source);
-        }
-    };
-    for resource in scope.included() {
-        match resource.kind.as_str() {
-            "AWS::Scheduler::Schedule" => {
-                let (name, source) = schedules::resource(scope, known, resource)?;
-                push(&name, EventSource::Schedule(source));
-            }
-            "AWS::Lambda::EventSourceMapping" => {
-                let properties = scope.value(&resource.properties)?;
-                let fields = Fields::read(&properties, &mappings::MAPPING)?;
-                let function = known.function(fields.need_text("FunctionName")?, fields.line_of("FunctionName"))?;
-                let mapping = if fields.need_text("EventSourceArn")?.contains(":sqs:") {
-                    mappings::queue(known, &fields, "EventSourceArn")?
-                } else {
-                    mappings::stream(known, &fields, "EventSourceArn")?
-                };
-                if mapping.enabled {
-                    push(&function.name, mapping.source);
-                }
-            }
-            _ => {}
-        }
-    }
-    for resource in scope.included().filter(|resource| resource.kind == "AWS::Lambda::EventInvokeConfig") {
-        let (name, config) = schedules::invoke_config(scope, known, resource)?;
-        if let Some(function) = functions.iter_mut().find(|function| function.name == name) {
-            let dead_letter_queue = function.asynchronous.dead_letter_queue.take();
-            function.asynchronous = super::model::AsyncConfig { dead_letter_queue, ..config };
-        }
-    }
-    Ok(())
 }
 
 fn outputs(scope: &Scope, root: &Node) -> Read<BTreeMap<String, String>> {

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod paying;
 #[cfg(test)]
+mod preflight;
+#[cfg(test)]
 mod run;
 #[cfg(test)]
 mod template;

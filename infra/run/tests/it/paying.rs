@@ -17,8 +17,8 @@ use hyper_util::rt::TokioExecutor;
 use jiff::{SignedDuration, Timestamp};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use local_cloud::clock::Clock;
-use payments::{Headers, HttpAnswer, HttpCall, Kind, Nonce, PaymentRequest, Provider, Start};
-use seckill_run::{LocalShop, Options};
+use payments::{Headers, HttpAnswer, HttpCall, Nonce, PaymentRequest, Provider, ProviderKind, Start};
+use seckill_local::{Options, SeckillLocal};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../templates/paying.yaml");
@@ -41,7 +41,7 @@ fn now() -> Timestamp {
 async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
     let event = event.payload;
     let name = event["pathParameters"]["provider"].as_str().unwrap_or_default();
-    let kind = Kind::parse(name).ok_or("no such provider")?;
+    let kind = ProviderKind::parse(name).ok_or("no such provider")?;
     let config = aws_config::load_defaults(aws_config::BehaviorVersion::v2026_01_12()).await;
     let secrets = aws_sdk_secretsmanager::Client::new(&config);
     let secret = secrets.get_secret_value().secret_id(std::env::var("PAYMENT_SECRET")?).send().await?;
@@ -76,15 +76,15 @@ fn take(provider: &Provider, event: &Value) -> Result<HttpAnswer, Error> {
     })
 }
 
-async fn buy(provider: &Provider, kind: Kind) -> Result<Value, Error> {
+async fn buy(provider: &Provider, kind: ProviderKind) -> Result<Value, Error> {
     let public_url = std::env::var("PAYING_PUBLIC_URL")?;
-    let at = Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
+    let at = ProviderKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
     let number = format!("01K9PZ0000ABCDEFGHJKMNPQRS0000{at}0");
     let request = PaymentRequest {
         number: PaymentNumber::parse(&number)?,
         title: "Mug".to_owned(),
         amount: 100,
-        currency: Currency::parse(if kind == Kind::Stripe { "USD" } else { "CNY" })?,
+        currency: Currency::parse(if kind == ProviderKind::Stripe { "USD" } else { "CNY" })?,
         expires_at: now() + SignedDuration::from_mins(15),
         notify_url: format!("{public_url}/payments/{kind}/notify"),
         return_url: format!("{public_url}/payments/{kind}/return"),
@@ -143,34 +143,38 @@ async fn a_payment_goes_from_a_function_to_the_provider_and_its_notice_comes_bac
         no_demo: true,
         ..Options::default()
     };
-    let cloud = LocalShop::start(&options).await.unwrap();
+    let cloud = SeckillLocal::start(&options).await.unwrap();
     let url = cloud.base_url();
     assert!(cloud.summary(&options, None, false).contains(&format!("{url}/_sandbox")));
     assert_eq!(cloud.stack().functions[0].environment["PAYING_PUBLIC_URL"], url);
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let (status, _, body) = call("POST", &format!("{url}/buy/{kind}"), "").await;
         assert_eq!(status, 201, "{kind}: {body}");
         let started: Value = serde_json::from_str(&body).unwrap();
         let (status, page, _) = call("GET", started["link"].as_str().unwrap(), "").await;
-        assert_eq!((status, page.is_some()), if kind == Kind::Alipay { (302, true) } else { (200, false) }, "{kind}");
+        assert_eq!(
+            (status, page.is_some()),
+            if kind == ProviderKind::Alipay { (302, true) } else { (200, false) },
+            "{kind}"
+        );
         let id = started["paymentId"].as_str().unwrap();
         let (status, _, body) = call("POST", &format!("{url}/_sandbox/payments/{id}"), r#"{"action": "pay"}"#).await;
         assert_eq!(status, 200, "{kind}: {body}");
         accepted(&cloud, id).await;
     }
     let log = fs::read_to_string(path("data/logs/seckill-ShopFunction.log")).unwrap();
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         assert!(log.contains(&format!("told {kind} Paid")), "{kind}: {log}");
     }
     let (_, _, books) = call("GET", &format!("{url}/_sandbox/money"), "").await;
     cloud.stop().await;
 
-    let cloud = LocalShop::start(&options).await.unwrap();
+    let cloud = SeckillLocal::start(&options).await.unwrap();
     assert_eq!(call("GET", &format!("{}/_sandbox/money", cloud.base_url()), "").await.2, books);
     cloud.stop().await;
 }
 
-async fn accepted(cloud: &LocalShop, id: &str) {
+async fn accepted(cloud: &SeckillLocal, id: &str) {
     for _ in 0..600 {
         let seen = cloud.sandbox().unwrap().payment(id).await.unwrap();
         if seen.notices.iter().any(|notice| notice.accepted_at.is_some()) {

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
-use seckill_run::{LocalShop, Options};
+use seckill_local::{Options, SeckillLocal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -136,7 +136,7 @@ fn json_of(text: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_goes_through_a_process_to_a_table_under_the_functions_own_permissions() {
     let site = Site::new();
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     let url = cloud.base_url();
     assert_eq!(call("PUT", &format!("{url}/things"), &[], "").await, (201, "made".to_owned()));
     let (status, body) = call("PUT", &format!("{url}/secrets"), &[], "").await;
@@ -157,11 +157,11 @@ async fn a_request_goes_through_a_process_to_a_table_under_the_functions_own_per
     cloud.stop().await;
 
     // What was written and who signs tokens survive a restart.
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     let url = cloud.base_url();
     assert_eq!(call("GET", &format!("{url}/who"), &[("authorization", &format!("Bearer {token}"))], "").await.0, 200);
     cloud.stop().await;
-    let cloud = LocalShop::start(&Options { fresh: true, ..site.options() }).await.unwrap();
+    let cloud = SeckillLocal::start(&Options { fresh: true, ..site.options() }).await.unwrap();
     let url = cloud.base_url();
     assert_eq!(call("GET", &format!("{url}/who"), &[("authorization", &format!("Bearer {token}"))], "").await.0, 401);
     cloud.stop().await;
@@ -170,7 +170,7 @@ async fn a_request_goes_through_a_process_to_a_table_under_the_functions_own_per
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_runs_a_function_and_sees_what_it_answers() {
     let site = Site::new();
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     let url = cloud.base_url();
     let connect = r#"{"requestContext": {"routeKey": "$connect"}}"#;
     for name in ["shop", "ShopFunction", "seckill-ShopFunction"] {
@@ -192,7 +192,7 @@ async fn a_person_runs_a_function_and_sees_what_it_answers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_posts_to_a_websocket() {
     let site = Site::new();
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     let url = cloud.base_url().replacen("http", "ws", 1);
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("{url}/ws")).await.unwrap();
     socket.send(Message::text("hello")).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_function_posts_to_a_websocket() {
 async fn the_first_run_makes_a_demo_sale_and_the_next_one_does_not() {
     let site = Site::new();
     for is_first in [true, false] {
-        let cloud = LocalShop::start(&site.options()).await.unwrap();
+        let cloud = SeckillLocal::start(&site.options()).await.unwrap();
         let demo = cloud.make_demo_sale().await.unwrap();
         assert_eq!((demo.sale_id.as_str(), demo.item_id.as_str(), demo.is_new), ("s1", "phone", is_first));
         let summary = cloud.summary(&site.options(), Some(&demo), false);
@@ -221,12 +221,12 @@ async fn a_demo_sale_that_is_refused_is_told_and_tried_again() {
     let site = Site::new();
     let without_sales = TEMPLATE.replace("Path: /admin/sales,", "Path: /elsewhere,");
     fs::write(site.path("template.yaml"), without_sales).unwrap();
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     let error = cloud.make_demo_sale().await.unwrap_err().to_string();
     assert_eq!(error, r#"POST /admin/sales answered 404 Not Found: {"message":"Not Found"}"#);
     cloud.stop().await;
     fs::write(site.path("template.yaml"), TEMPLATE).unwrap();
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     assert!(cloud.make_demo_sale().await.unwrap().is_new);
     cloud.stop().await;
 }
@@ -266,7 +266,7 @@ fn a_missing_binary_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_copy_on_the_same_directory_is_told() {
     let site = Site::new();
-    let cloud = LocalShop::start(&site.options()).await.unwrap();
+    let cloud = SeckillLocal::start(&site.options()).await.unwrap();
     says(&refused(&mut site.command()), &["data", "another running copy", "DATA_DIR"]);
     cloud.stop().await;
 }

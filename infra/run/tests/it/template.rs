@@ -12,7 +12,7 @@ fn function<'a>(stack: &'a Stack, id: &str) -> &'a Function {
 #[test]
 fn the_projects_own_template_reads() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../template.yaml");
-    let options = ReadOptions { stack_name: seckill_run::STACK_NAME.to_owned(), ..ReadOptions::default() };
+    let options = ReadOptions { stack_name: seckill_local::STACK_NAME.to_owned(), ..ReadOptions::default() };
     let stack = read_with(&path, &options).unwrap_or_else(|error| panic!("{error}"));
 
     let seckill = function(&stack, "SeckillFunction");

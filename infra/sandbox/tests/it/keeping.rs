@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use local_cloud::clock::Clock;
-use payments::{Kind, Outcome, PaymentStatus};
+use payments::{Outcome, PaymentStatus, ProviderKind};
 use sandbox::{CloudWithSandbox, IN_PROCESS_URL};
 
 use crate::merchant::{Merchant, START_MS};
@@ -16,7 +16,7 @@ async fn keys_payments_money_and_notices_survive_a_restart() {
     let first = Merchant::of(open()).await;
     let settings = first.cloud.sandbox.settings(IN_PROCESS_URL).await.expect("settings");
     let (mut started, mut paid) = (Vec::new(), Vec::new());
-    for (order, kind) in (1..).zip(Kind::ALL) {
+    for (order, kind) in (1..).zip(ProviderKind::ALL) {
         let payment = first.create_for(kind, order).await;
         paid.push(first.cloud.sandbox.pay(&payment.number()).await.expect("paid"));
         started.push(payment);
@@ -51,7 +51,7 @@ async fn the_same_calls_make_the_same_numbers() {
     let run = || async {
         let merchant = Merchant::new().await;
         let mut seen = Vec::new();
-        for (order, kind) in (1..).zip(Kind::ALL) {
+        for (order, kind) in (1..).zip(ProviderKind::ALL) {
             let started = merchant.create_for(kind, order).await;
             let paid = merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
             seen.push((started.created, paid.id, paid.transaction));

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use payments::sandbox::State;
-use payments::{Kind, Outcome, PaymentRequest, PaymentStatus, ProviderCloseAnswer, Refunding, Subject, Way};
+use payments::{Outcome, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderKind, Refunding, Subject, Way};
 use sandbox::SandboxError;
 
 use crate::merchant::{AMOUNT, Merchant, Started, currency};
 
 #[tokio::test]
 async fn a_payment_is_made_told_queried_and_refunded() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let seen = merchant.cloud.sandbox.open(started.link()).await.expect("a page");
@@ -56,7 +56,7 @@ async fn a_payment_is_made_told_queried_and_refunded() {
 
 #[tokio::test]
 async fn a_payment_that_was_closed_takes_no_money_but_late() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         merchant.cloud.sandbox.open(started.link()).await.expect("a page");
@@ -67,7 +67,7 @@ async fn a_payment_that_was_closed_takes_no_money_but_late() {
         assert!(error.to_string().contains("was closed: start another, or use pay-late"), "{error}");
         assert!(merchant.cloud.sandbox.fail(&started.number()).await.is_err());
         let told: Vec<Outcome> = merchant.take_notices().await.into_iter().map(|notice| notice.outcome).collect();
-        let tells = matches!(kind, Kind::Alipay | Kind::Stripe);
+        let tells = matches!(kind, ProviderKind::Alipay | ProviderKind::Stripe);
         assert_eq!(told, if tells { vec![Outcome::Closed] } else { vec![] }, "{kind}");
         // ProviderCloseAnswer again is no surprise.
         let again = merchant.close(&started).await.expect("an answer");
@@ -84,7 +84,7 @@ async fn a_payment_that_was_closed_takes_no_money_but_late() {
 
 #[tokio::test]
 async fn a_payment_expires_by_the_clock() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let page = merchant.cloud.sandbox.open(started.link()).await.expect("a page");
@@ -97,23 +97,23 @@ async fn a_payment_expires_by_the_clock() {
         assert!(error.to_string().contains("has expired"), "{error}");
         assert_eq!(merchant.query(&started).await, Ok(PaymentStatus::Closed), "{kind}");
         let told = merchant.take_notices().await.len();
-        assert_eq!(told, usize::from(matches!(kind, Kind::Alipay | Kind::Stripe)), "{kind}");
+        assert_eq!(told, usize::from(matches!(kind, ProviderKind::Alipay | ProviderKind::Stripe)), "{kind}");
         merchant.cloud.sandbox.pay_late(&started.number()).await.expect("late money");
     }
 }
 
 #[tokio::test]
 async fn a_payment_that_fails_is_told_where_the_provider_tells_it() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         merchant.cloud.sandbox.fail(&started.number()).await.expect("failed");
         let told: Vec<Outcome> = merchant.take_notices().await.into_iter().map(|notice| notice.outcome).collect();
-        let tells = matches!(kind, Kind::WechatV2 | Kind::Stripe);
+        let tells = matches!(kind, ProviderKind::WechatV2 | ProviderKind::Stripe);
         assert_eq!(told, if tells { vec![Outcome::Failed] } else { vec![] }, "{kind}");
         // At Stripe it is over; the others let the buyer try again.
         let again = merchant.cloud.sandbox.pay(&started.number()).await;
-        assert_eq!(again.is_ok(), kind != Kind::Stripe, "{kind}");
+        assert_eq!(again.is_ok(), kind != ProviderKind::Stripe, "{kind}");
         assert_eq!(merchant.cloud.sandbox.money().await.expect("the books").len(), usize::from(again.is_ok()));
     }
 }
@@ -121,16 +121,16 @@ async fn a_payment_that_fails_is_told_where_the_provider_tells_it() {
 #[tokio::test]
 async fn alipay_knows_a_code_once_it_was_read_and_a_page_once_it_was_opened() {
     let merchant = Merchant::new().await;
-    let code = merchant.create(Kind::Alipay).await;
+    let code = merchant.create(ProviderKind::Alipay).await;
     assert_eq!(merchant.query(&code).await, Ok(PaymentStatus::Missing));
     assert_eq!(merchant.close(&code).await, Ok(ProviderCloseAnswer::NothingThere));
     // The code is good all the same, until its time is over: that is what late money is made of.
     merchant.cloud.sandbox.open(code.link()).await.expect("a page");
     assert_eq!(merchant.query(&code).await, Ok(PaymentStatus::NotPaid));
 
-    let request = PaymentRequest { way: Some(Way::Page), ..merchant.request(Kind::Alipay, 2, 0) };
-    let created = merchant.try_create(Kind::Alipay, &request).await.expect("a link");
-    let page = Started { kind: Kind::Alipay, request, created };
+    let request = PaymentRequest { way: Some(Way::Page), ..merchant.request(ProviderKind::Alipay, 2, 0) };
+    let created = merchant.try_create(ProviderKind::Alipay, &request).await.expect("a link");
+    let page = Started { kind: ProviderKind::Alipay, request, created };
     let unknown = merchant.cloud.sandbox.pay(&page.number()).await.expect_err("nobody opened it");
     assert!(matches!(&unknown, SandboxError::Unknown(_)) && unknown.to_string().contains("link is opened"));
     let seen = merchant.cloud.sandbox.open(page.link()).await.expect("a page");
@@ -141,7 +141,7 @@ async fn alipay_knows_a_code_once_it_was_read_and_a_page_once_it_was_opened() {
     let back = paid.return_url.expect("a return URL");
     let (address, query) = back.split_once('?').expect("a query");
     assert_eq!(address, page.request.return_url);
-    let about = merchant.provider(Kind::Alipay).read_return(query);
+    let about = merchant.provider(ProviderKind::Alipay).read_return(query);
     assert_eq!(about, Ok(Subject::FlashSale(page.request.number.clone())));
     // The same link opens the same payment.
     let again = merchant.cloud.sandbox.open(page.link()).await.expect("the page again");

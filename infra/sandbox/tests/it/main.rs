@@ -2,8 +2,6 @@
 
 // `cfg(test)` tells clippy that helpers outside `#[test]` functions are tests too.
 #[cfg(test)]
-mod face;
-#[cfg(test)]
 mod gateway;
 #[cfg(test)]
 mod keeping;
@@ -15,6 +13,8 @@ mod merchant;
 mod moods;
 #[cfg(test)]
 mod notices;
+#[cfg(test)]
+mod over_http;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]

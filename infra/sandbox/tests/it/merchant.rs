@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use local_cloud::clock::Clock;
 use local_cloud::wire::Wire;
 use payments::{
-    Created, HttpAnswer, HttpCall, Kind, Nonce, Notice, PaymentRef, PaymentRequest, PaymentStatus, Provider,
-    ProviderCloseAnswer, ProviderError, RefundNumber, RefundRequest, Refunding, Start, Way,
+    Created, HttpAnswer, HttpCall, Nonce, Notice, PaymentRef, PaymentRequest, PaymentStatus, Provider,
+    ProviderCloseAnswer, ProviderError, ProviderKind, RefundNumber, RefundRequest, Refunding, Start, Way,
 };
 use sandbox::{CloudWithSandbox, DueNotice, IN_PROCESS_URL, is_accepted};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(crate) struct Merchant {
 /// A payment that was started, and all that the merchant knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Started {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ProviderKind,
     pub(crate) request: PaymentRequest,
     pub(crate) created: Created,
 }
@@ -72,7 +72,7 @@ impl Merchant {
         Self { cloud, wire, settings: serde_json::from_str(&settings).expect("JSON") }
     }
 
-    pub(crate) fn provider(&self, kind: Kind) -> Box<Provider> {
+    pub(crate) fn provider(&self, kind: ProviderKind) -> Box<Provider> {
         Provider::from_json(kind, &self.settings[kind.as_str()].to_string()).expect("a provider's settings")
     }
 
@@ -85,7 +85,7 @@ impl Merchant {
     }
 
     /// A request for a payment of the order with this number, to be paid within 15 minutes.
-    pub(crate) fn request(&self, kind: Kind, order: u8, attempt: u8) -> PaymentRequest {
+    pub(crate) fn request(&self, kind: ProviderKind, order: u8, attempt: u8) -> PaymentRequest {
         let order = OrderId::parse(format!("01K9PZ0000ABCDEFGHJKMNPQRS000{order:02}")).expect("an order's id");
         let start = Timestamp::from_millisecond(START_MS).expect("a time");
         PaymentRequest {
@@ -97,7 +97,7 @@ impl Merchant {
             notify_url: format!("http://shop.example/payments/{kind}/notify"),
             return_url: format!("http://shop.example/payments/{kind}/return"),
             client_ip: "203.0.113.7".to_owned(),
-            way: (kind == Kind::Alipay).then_some(Way::Qr),
+            way: (kind == ProviderKind::Alipay).then_some(Way::Qr),
         }
     }
 
@@ -121,7 +121,11 @@ impl Merchant {
         self.send(call).await.map_err(ProviderError::Unavailable)
     }
 
-    pub(crate) async fn try_create(&self, kind: Kind, request: &PaymentRequest) -> Result<Created, ProviderError> {
+    pub(crate) async fn try_create(
+        &self,
+        kind: ProviderKind,
+        request: &PaymentRequest,
+    ) -> Result<Created, ProviderError> {
         let provider = self.provider(kind);
         match provider.create(request, self.now(), &nonce())? {
             Start::Ready(created) => Ok(created),
@@ -130,11 +134,11 @@ impl Merchant {
     }
 
     /// Starts the first payment of the first order.
-    pub(crate) async fn create(&self, kind: Kind) -> Started {
+    pub(crate) async fn create(&self, kind: ProviderKind) -> Started {
         self.create_for(kind, 1).await
     }
 
-    pub(crate) async fn create_for(&self, kind: Kind, order: u8) -> Started {
+    pub(crate) async fn create_for(&self, kind: ProviderKind, order: u8) -> Started {
         let request = self.request(kind, order, 0);
         let created = self.try_create(kind, &request).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
         Started { kind, request, created }
@@ -167,13 +171,17 @@ impl Merchant {
         }
     }
 
-    pub(crate) async fn refund(&self, kind: Kind, refund: &RefundRequest) -> Result<Refunding, ProviderError> {
+    pub(crate) async fn refund(&self, kind: ProviderKind, refund: &RefundRequest) -> Result<Refunding, ProviderError> {
         let provider = self.provider(kind);
         let call = provider.refund(refund, self.now(), &nonce())?;
         provider.interpret_refund(refund, &self.answered(&call).await?, self.now())
     }
 
-    pub(crate) async fn query_refund(&self, kind: Kind, refund: &RefundRequest) -> Result<Refunding, ProviderError> {
+    pub(crate) async fn query_refund(
+        &self,
+        kind: ProviderKind,
+        refund: &RefundRequest,
+    ) -> Result<Refunding, ProviderError> {
         let provider = self.provider(kind);
         let call = provider.query_refund(refund, self.now(), &nonce())?;
         provider.interpret_query_refund(refund, &self.answered(&call).await?, self.now())
@@ -207,8 +215,8 @@ pub(crate) fn driven() -> CloudWithSandbox {
     CloudWithSandbox::in_memory(Clock::driven(START_MS)).expect("engines in memory")
 }
 
-pub(crate) fn currency(kind: Kind) -> Currency {
-    Currency::parse(if kind == Kind::Stripe { "USD" } else { "CNY" }).expect("a currency")
+pub(crate) fn currency(kind: ProviderKind) -> Currency {
+    Currency::parse(if kind == ProviderKind::Stripe { "USD" } else { "CNY" }).expect("a currency")
 }
 
 fn nonce() -> Nonce {

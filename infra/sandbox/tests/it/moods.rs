@@ -2,14 +2,14 @@
 
 use local_cloud::engine::Service;
 use local_cloud::wire::{Call, Fault, Loss, Wire};
-use payments::{Kind, PaymentStatus, ProviderCloseAnswer, ProviderError};
+use payments::{PaymentStatus, ProviderCloseAnswer, ProviderError, ProviderKind};
 use sandbox::Mood;
 
 use crate::merchant::{Merchant, driven};
 
 #[tokio::test]
 async fn a_provider_can_be_down_speak_rubbish_or_sign_wrongly() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let sandbox = &merchant.cloud.sandbox;
@@ -31,7 +31,7 @@ async fn a_provider_can_be_down_speak_rubbish_or_sign_wrongly() {
 
 #[tokio::test]
 async fn a_wrong_signature_hides_what_was_done() {
-    for kind in [Kind::Alipay, Kind::WechatV3] {
+    for kind in [ProviderKind::Alipay, ProviderKind::WechatV3] {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         merchant.cloud.sandbox.open(started.link()).await.expect("a page");
@@ -44,16 +44,16 @@ async fn a_wrong_signature_hides_what_was_done() {
 #[tokio::test]
 async fn a_slow_provider_never_answers_and_the_others_do() {
     let merchant = Merchant::new().await;
-    let started = merchant.create(Kind::WechatV3).await;
-    merchant.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Slow, None);
+    let started = merchant.create(ProviderKind::WechatV3).await;
+    merchant.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Slow, None);
     let mut closing = Box::pin(merchant.close(&started));
     for _ in 0..10 {
         assert!(futures::poll!(&mut closing).is_pending());
         tokio::task::yield_now().await;
     }
     drop(closing);
-    merchant.create(Kind::Stripe).await;
-    merchant.cloud.sandbox.set_mood(Kind::WechatV3, Mood::Well, None);
+    merchant.create(ProviderKind::Stripe).await;
+    merchant.cloud.sandbox.set_mood(ProviderKind::WechatV3, Mood::Well, None);
     assert_eq!(merchant.query(&started).await, Ok(PaymentStatus::NotPaid));
 }
 
@@ -66,7 +66,7 @@ async fn faults_apply_to_calls_to_providers_as_to_any_other() {
         (Fault::Throttled, false),
         (Fault::ServerError, false),
     ] {
-        for kind in Kind::ALL {
+        for kind in ProviderKind::ALL {
             let wire = Wire::new(driven()).with_faults(move |call: &Call| {
                 let closes = call.service == Service::Outside && call.operation == "Close";
                 if closes && call.resource().as_deref() == Some(kind.as_str()) { fault } else { Fault::None }
@@ -92,7 +92,7 @@ async fn a_call_can_arrive_after_its_caller_has_given_up() {
     let wire = Wire::new(driven())
         .with_faults(|call: &Call| if call.operation == "Close" { Fault::Late } else { Fault::None });
     let merchant = Merchant::over(wire).await;
-    let started = merchant.create(Kind::Stripe).await;
+    let started = merchant.create(ProviderKind::Stripe).await;
     assert!(merchant.close(&started).await.is_err());
     assert_eq!(merchant.query(&started).await, Ok(PaymentStatus::NotPaid));
     merchant.wire.arrive(0).await;
@@ -101,7 +101,7 @@ async fn a_call_can_arrive_after_its_caller_has_given_up() {
 
 #[tokio::test]
 async fn every_call_has_a_name_that_a_test_can_match() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let paid = merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");

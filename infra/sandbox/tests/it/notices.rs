@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use payments::{Kind, Outcome};
+use payments::{Outcome, ProviderKind};
 
 use crate::merchant::Merchant;
 
 /// Seconds after the payment at which each try comes, if all are refused.
-async fn tries(kind: Kind) -> Vec<u64> {
+async fn tries(kind: ProviderKind) -> Vec<u64> {
     let merchant = Merchant::new().await;
     let started = merchant.create(kind).await;
     merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
@@ -34,20 +34,20 @@ async fn tries(kind: Kind) -> Vec<u64> {
 #[tokio::test]
 async fn a_refused_notice_comes_again_on_the_providers_schedule() {
     let minutes = |all: &[u64]| all.iter().map(|minutes| minutes * 60).collect::<Vec<_>>();
-    assert_eq!(tries(Kind::Alipay).await, minutes(&[0, 4, 14, 24, 84, 204, 564, 1464]));
-    for kind in [Kind::WechatV3, Kind::WechatV2] {
+    assert_eq!(tries(ProviderKind::Alipay).await, minutes(&[0, 4, 14, 24, 84, 204, 564, 1464]));
+    for kind in [ProviderKind::WechatV3, ProviderKind::WechatV2] {
         let all = tries(kind).await;
         assert_eq!(all[..6], [0, 15, 30, 60, 240, 840], "{kind}");
         assert_eq!((all.len(), all.last()), (16, Some(&86_640)), "{kind}");
     }
-    let stripe = tries(Kind::Stripe).await;
+    let stripe = tries(ProviderKind::Stripe).await;
     assert_eq!(stripe[..3], minutes(&[0, 5, 35]));
     assert!(stripe.last().is_some_and(|last| *last < 3 * 24 * 3600));
 }
 
 #[tokio::test]
 async fn an_accepted_notice_is_done_until_it_is_sent_again() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let early = merchant.cloud.sandbox.notify_again(&started.number()).await.expect_err("nothing to say");
@@ -66,7 +66,7 @@ async fn an_accepted_notice_is_done_until_it_is_sent_again() {
 
 #[tokio::test]
 async fn a_notice_tells_what_happened_then() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let paid = merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
@@ -80,7 +80,7 @@ async fn a_notice_tells_what_happened_then() {
 #[tokio::test]
 async fn each_notice_goes_where_it_was_asked_to() {
     let merchant = Merchant::new().await;
-    for (order, kind) in (1..).zip(Kind::ALL) {
+    for (order, kind) in (1..).zip(ProviderKind::ALL) {
         let started = merchant.create_for(kind, order).await;
         merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use payments::{
-    HttpCall, Kind, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
+    HttpCall, PaymentRequest, PaymentStatus, ProviderCloseAnswer, ProviderError, ProviderKind, RefundRequest, Refunding,
 };
 use sandbox::Action;
 
@@ -18,7 +18,7 @@ fn code(error: &ProviderError) -> &str {
 
 #[tokio::test]
 async fn creating_again_gives_the_same_payment() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let first = merchant.create(kind).await;
         let second = merchant.create(kind).await;
@@ -30,9 +30,9 @@ async fn creating_again_gives_the_same_payment() {
 #[tokio::test]
 async fn a_number_means_one_payment_for_ever() {
     for (kind, closed, paid, other) in [
-        (Kind::Alipay, "ACQ.TRADE_HAS_CLOSE", "ACQ.TRADE_HAS_SUCCESS", "ACQ.CONTEXT_INCONSISTENT"),
-        (Kind::WechatV3, "ORDER_CLOSED", "ORDERPAID", "OUT_TRADE_NO_USED"),
-        (Kind::WechatV2, "ORDERCLOSED", "ORDERPAID", "OUT_TRADE_NO_USED"),
+        (ProviderKind::Alipay, "ACQ.TRADE_HAS_CLOSE", "ACQ.TRADE_HAS_SUCCESS", "ACQ.CONTEXT_INCONSISTENT"),
+        (ProviderKind::WechatV3, "ORDER_CLOSED", "ORDERPAID", "OUT_TRADE_NO_USED"),
+        (ProviderKind::WechatV2, "ORDERCLOSED", "ORDERPAID", "OUT_TRADE_NO_USED"),
     ] {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
@@ -52,7 +52,7 @@ async fn a_number_means_one_payment_for_ever() {
 
 #[tokio::test]
 async fn a_payment_does_not_begin_after_its_end() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         merchant.pass(Duration::from_secs(60 * 60));
         let error = merchant.try_create(kind, &merchant.request(kind, 1, 0)).await.unwrap_err();
@@ -64,8 +64,8 @@ async fn a_payment_does_not_begin_after_its_end() {
 #[tokio::test]
 async fn stripe_goes_by_the_idempotency_key() {
     let merchant = Merchant::new().await;
-    let started = merchant.create(Kind::Stripe).await;
-    let provider = merchant.provider(Kind::Stripe);
+    let started = merchant.create(ProviderKind::Stripe).await;
+    let provider = merchant.provider(ProviderKind::Stripe);
     let payments::Start::Call(call) =
         provider.create(&started.request, merchant.now(), &payments::Nonce::new([0; 16])).expect("a call")
     else {
@@ -87,13 +87,13 @@ async fn stripe_goes_by_the_idempotency_key() {
 #[tokio::test]
 async fn stripe_forgets_an_idempotency_key_after_a_day() {
     let merchant = Merchant::new().await;
-    let started = merchant.create(Kind::Stripe).await;
+    let started = merchant.create(ProviderKind::Stripe).await;
     let paid = merchant.cloud.sandbox.pay(&started.number()).await.expect("paid");
     let whole = merchant.refund_request(&started, &paid.transaction.expect("a transaction"), "R-1");
     let part = RefundRequest { amount: 3000, ..whole };
     for (after, refunds) in [(Duration::ZERO, 1), (Duration::from_secs(24 * 3600), 1), (Duration::from_secs(1), 2)] {
         merchant.pass(after);
-        assert_eq!(merchant.refund(Kind::Stripe, &part).await, Ok(Refunding::Refunded));
+        assert_eq!(merchant.refund(ProviderKind::Stripe, &part).await, Ok(Refunding::Refunded));
         let books = merchant.cloud.sandbox.money().await.expect("the books");
         assert_eq!(books.iter().filter(|entry| entry.refund.is_some()).count(), refunds, "{after:?}");
     }
@@ -102,7 +102,7 @@ async fn stripe_forgets_an_idempotency_key_after_a_day() {
 #[tokio::test]
 async fn wechat_v2_closes_no_payment_in_its_first_five_minutes() {
     let merchant = Merchant::new().await;
-    let started = merchant.create(Kind::WechatV2).await;
+    let started = merchant.create(ProviderKind::WechatV2).await;
     assert!(matches!(merchant.close(&started).await, Ok(ProviderCloseAnswer::Unclear(_))));
     merchant.pass(Duration::from_millis(299_999));
     assert!(matches!(merchant.close(&started).await, Ok(ProviderCloseAnswer::Unclear(_))));
@@ -113,7 +113,7 @@ async fn wechat_v2_closes_no_payment_in_its_first_five_minutes() {
 
 #[tokio::test]
 async fn what_was_never_started_is_missing() {
-    for kind in [Kind::Alipay, Kind::WechatV3, Kind::WechatV2] {
+    for kind in [ProviderKind::Alipay, ProviderKind::WechatV3, ProviderKind::WechatV2] {
         let merchant = Merchant::new().await;
         let started = merchant.create_for(kind, 1).await;
         let other = crate::merchant::Started { request: merchant.request(kind, 2, 0), ..started };
@@ -126,14 +126,14 @@ async fn what_was_never_started_is_missing() {
 async fn money_goes_back_once_for_a_number_and_never_more_than_was_paid() {
     for (kind, too_much, all, used) in [
         (
-            Kind::Alipay,
+            ProviderKind::Alipay,
             "ACQ.REFUND_AMT_NOT_EQUAL_TOTAL",
             Some("ACQ.TRADE_HAS_CLOSE"),
             Some("ACQ.DISCORDANT_REPEAT_REQUEST"),
         ),
-        (Kind::WechatV3, "INVALID_REQUEST", Some("INVALID_REQUEST"), Some("INVALID_REQUEST")),
-        (Kind::WechatV2, "INVALID_REQUEST", Some("ERROR"), Some("REFUND_FEE_MISMATCH")),
-        (Kind::Stripe, "amount_too_large", None, None),
+        (ProviderKind::WechatV3, "INVALID_REQUEST", Some("INVALID_REQUEST"), Some("INVALID_REQUEST")),
+        (ProviderKind::WechatV2, "INVALID_REQUEST", Some("ERROR"), Some("REFUND_FEE_MISMATCH")),
+        (ProviderKind::Stripe, "amount_too_large", None, None),
     ] {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
@@ -164,14 +164,14 @@ async fn money_goes_back_once_for_a_number_and_never_more_than_was_paid() {
 
 #[tokio::test]
 async fn what_was_not_paid_is_not_refunded() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let merchant = Merchant::new().await;
         let started = merchant.create(kind).await;
         let unknown = merchant.refund_request(&started, "4200000000000000000000000000", "R-1");
         assert!(matches!(merchant.refund(kind, &unknown).await, Err(ProviderError::Refused { .. })), "{kind}");
         // Alipay's trade has a number before it is paid.
         let own = merchant.cloud.sandbox.payment(&started.number()).await.expect("a payment").id;
-        if kind == Kind::Alipay {
+        if kind == ProviderKind::Alipay {
             let early = merchant.refund_request(&started, &own, "R-1");
             assert_eq!(code(&merchant.refund(kind, &early).await.unwrap_err()), "ACQ.TRADE_STATUS_ERROR");
         }
@@ -182,11 +182,11 @@ async fn what_was_not_paid_is_not_refunded() {
 #[tokio::test]
 async fn the_same_number_at_two_providers_is_two_payments() {
     let merchant = Merchant::new().await;
-    let alipay = merchant.create(Kind::Alipay).await;
-    let wechat = merchant.create(Kind::WechatV3).await;
+    let alipay = merchant.create(ProviderKind::Alipay).await;
+    let wechat = merchant.create(ProviderKind::WechatV3).await;
     assert_eq!(alipay.number(), wechat.number());
     let sandbox = &merchant.cloud.sandbox;
-    let paid = sandbox.act(Some(Kind::Alipay), &alipay.number(), Action::Pay).await.expect("paid");
+    let paid = sandbox.act(Some(ProviderKind::Alipay), &alipay.number(), Action::Pay).await.expect("paid");
     assert_eq!(paid.provider, "alipay");
     assert_eq!(merchant.query(&wechat).await, Ok(PaymentStatus::NotPaid));
     assert_eq!(sandbox.pay(&alipay.number()).await.expect("the latest").provider, "wechat");

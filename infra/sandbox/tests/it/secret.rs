@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_sdk_secretsmanager::Client;
 use local_cloud::template::{self, model::Stack};
 use local_cloud::wire::Wire;
-use payments::{Kind, Provider};
+use payments::{Provider, ProviderKind};
 use serde_json::Value;
 
 use crate::merchant::driven;
@@ -37,7 +37,7 @@ async fn the_payment_secret_is_filled_by_the_sandbox() {
     let first = value(&client, "payments").await;
     let settings: Value = serde_json::from_str(&first).expect("JSON");
     assert_eq!(settings.as_object().map(|all| all.len()), Some(4));
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let settings = settings[kind.as_str()].to_string();
         Provider::from_json(kind, &settings).unwrap_or_else(|error| panic!("{kind}: {error}"));
         assert!(settings.contains(&format!("http://127.0.0.1:4000/_sandbox/{kind}")), "{kind}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use figures::Latency;
 use local_cloud::clock::Clock;
-use seckill_run::LocalShop;
+use seckill_local::SeckillLocal;
 use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::processes::cpu_of_children;
@@ -77,7 +77,7 @@ impl Buyers {
     /// Each buyer makes one purchase, `clients` at a time.
     pub(crate) async fn purchase_all(
         self: &Arc<Self>,
-        cloud: &LocalShop,
+        cloud: &SeckillLocal,
         clients: u32,
     ) -> Result<PurchaseResults, Problem> {
         let (began, cpu) = (Instant::now(), cpu_of_children(std::process::id(), PROGRAM));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use figures::{Latency, float};
-use seckill_run::{LocalShop, Options as CloudOptions};
+use seckill_local::{Options as CloudOptions, SeckillLocal};
 use tempfile::TempDir;
 use testkit::http::Api;
 use testkit::processes::cpu_of_children;
@@ -61,7 +61,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
     Ok(section)
 }
 
-async fn start() -> Result<(LocalShop, TempDir), Problem> {
+async fn start() -> Result<(SeckillLocal, TempDir), Problem> {
     let directory = tempfile::tempdir()?;
     let template = directory.path().join("template.yaml");
     std::fs::write(&template, TEMPLATE)?;
@@ -73,7 +73,7 @@ async fn start() -> Result<(LocalShop, TempDir), Problem> {
         no_demo: true,
         ..CloudOptions::default()
     };
-    Ok((LocalShop::start(&options).await?, directory))
+    Ok((SeckillLocal::start(&options).await?, directory))
 }
 
 async fn invoke(api: &Api) -> Result<(), Problem> {

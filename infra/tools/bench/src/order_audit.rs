@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use local_cloud::wire::Wire;
-use seckill_run::LocalShop;
+use seckill_local::SeckillLocal;
 use serde_json::{Value, json};
 use testkit::http::User;
 use testkit::progress;
@@ -15,7 +15,7 @@ use crate::Problem;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Messages that have not become orders yet.
-pub(crate) async fn waiting_messages(cloud: &LocalShop) -> Result<i64, Problem> {
+pub(crate) async fn waiting_messages(cloud: &SeckillLocal) -> Result<i64, Problem> {
     let mut waiting = 0;
     for queue in &cloud.stack().queues {
         let counts = cloud.cloud().sqs.counts(&queue.name).await?;
@@ -26,7 +26,7 @@ pub(crate) async fn waiting_messages(cloud: &LocalShop) -> Result<i64, Problem> 
 
 /// Waits until every message has become an order. Returns the audit of the item.
 pub(crate) async fn wait_for_orders(
-    cloud: &LocalShop,
+    cloud: &SeckillLocal,
     operator: &User,
     sale: &str,
     orders: u32,
@@ -95,7 +95,7 @@ pub(crate) fn check(orders: &[(String, i64)], audit: &Value, units: u32, sold: u
 
 /// When each order was complete, by its id. The schedule of the payment deadline is created last, and it has the id of
 /// the order and its own time of creation, so no request is needed.
-pub(crate) async fn order_times(cloud: &LocalShop) -> Result<BTreeMap<String, i64>, Problem> {
+pub(crate) async fn order_times(cloud: &SeckillLocal) -> Result<BTreeMap<String, i64>, Problem> {
     let client = aws_sdk_scheduler::Client::new(&Wire::new(cloud.cloud().clone()).sdk_config());
     let mut made = BTreeMap::new();
     for group in &cloud.stack().schedule_groups {

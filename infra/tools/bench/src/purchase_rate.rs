@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use figures::{Latency, float, number};
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
-use seckill_run::{LocalShop, Options as CloudOptions};
+use seckill_local::{Options as CloudOptions, SeckillLocal};
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::http::{Api, User, sale_form};
@@ -32,7 +32,7 @@ const TOKENS_AT_ONCE: usize = 64;
 
 /// A local cloud with an operator.
 struct Setup {
-    cloud: LocalShop,
+    cloud: SeckillLocal,
     operator: User,
     clients: u32,
     _directory: TempDir,
@@ -149,7 +149,7 @@ async fn scaling(options: &Options) -> Result<Section, Problem> {
 impl Setup {
     async fn open(options: &Options) -> Result<Self, Problem> {
         let directory = tempfile::tempdir()?;
-        let cloud = LocalShop::start(&cloud_options(options, directory.path())?).await?;
+        let cloud = SeckillLocal::start(&cloud_options(options, directory.path())?).await?;
         let operator = Api::new(cloud.base_url()).user("operator", "seckill/admin").await;
         Ok(Self { cloud, operator, clients: options.clients, _directory: directory })
     }

@@ -12,7 +12,7 @@ use testkit::rng::Rng;
 
 use crate::buyers::{Buyer, Buyers};
 use crate::client::Client;
-use crate::counts::{Kind, PAID, REFUNDED};
+use crate::counts::{Counted, PAID, REFUNDED};
 
 /// How often a buyer polls an order, and how many times at most. Together this is more than twice as long as reconcile
 /// takes to find a lost message.
@@ -84,7 +84,7 @@ impl Follower {
     }
 
     fn acted(&self, what: &str) {
-        self.client().counts.count(Kind::Action, what);
+        self.client().counts.count(Counted::Action, what);
     }
 
     /// `None` when the plan ended early.

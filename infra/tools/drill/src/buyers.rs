@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::Options;
 use crate::buyer_plans;
 use crate::client::{Client, Request};
-use crate::counts::Kind;
+use crate::counts::Counted;
 
 /// All buyers. Shared by the tasks that send purchases at the same time.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ impl Buyers {
         let order = answer.body.get("orderId").and_then(Value::as_str);
         match (answer.status, answer.code(), order) {
             (202, _, Some(order)) => {
-                counts.count(Kind::Answer, "202");
+                counts.count(Counted::Answer, "202");
                 if counts.accept(order) {
                     locked(&self.with_order).push(Arc::clone(buyer));
                 }
@@ -182,10 +182,10 @@ impl Buyers {
             }
             // The order may be from this very request, if its first answer was lost.
             (409, "DUPLICATE_ORDER", Some(order)) => {
-                counts.count(Kind::Answer, "DUPLICATE_ORDER");
+                counts.count(Counted::Answer, "DUPLICATE_ORDER");
                 self.follow(buyer, order);
             }
-            (409, "SOLD_OUT", _) => counts.count(Kind::Answer, "SOLD_OUT"),
+            (409, "SOLD_OUT", _) => counts.count(Counted::Answer, "SOLD_OUT"),
             _ => counts
                 .unexpected(format!("a purchase of {} was answered {} {}", buyer.name, answer.status, answer.body)),
         }

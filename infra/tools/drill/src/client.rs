@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::http::{Answer, Api, User};
 
-use crate::counts::{Counts, Kind};
+use crate::counts::{Counted, Counts};
 
 /// Attempts for one request. Together with the waits between them they last longer than any restart.
 const ATTEMPTS: u32 = 40;
@@ -58,11 +58,11 @@ impl Client {
                 Ok(Err(_)) => "no connection".to_owned(),
                 Err(_) => "no answer".to_owned(),
             };
-            self.counts.count(Kind::Retry, &failure);
+            self.counts.count(Counted::Retry, &failure);
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        self.counts.count(Kind::Retry, "given up");
+        self.counts.count(Counted::Retry, "given up");
         self.counts.unexpected(format!(
             "{} {} failed {attempts} times; the last failure: {failure}",
             request.method, request.path

@@ -11,7 +11,7 @@ const MAX_UNEXPECTED: usize = 50;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum Counted {
     /// Answers to purchase requests, by code.
     Answer,
     /// What buyers did with their orders.
@@ -27,7 +27,7 @@ pub enum Kind {
 pub struct Counts {
     /// Purchases started.
     begun: AtomicU32,
-    by_name: Mutex<BTreeMap<(Kind, String), u64>>,
+    by_name: Mutex<BTreeMap<(Counted, String), u64>>,
     /// Orders for which a client has received a 202.
     accepted: Mutex<BTreeSet<String>>,
     unexpected: Mutex<(u64, Vec<String>)>,
@@ -49,7 +49,7 @@ impl Counts {
         self.begun.load(Ordering::Relaxed).min(of)
     }
 
-    pub(crate) fn count(&self, kind: Kind, name: &str) {
+    pub(crate) fn count(&self, kind: Counted, name: &str) {
         *locked(&self.by_name).entry((kind, name.to_owned())).or_default() += 1;
     }
 
@@ -87,17 +87,17 @@ impl Counts {
     }
 
     /// Counts of a kind, by name.
-    pub fn of(&self, kind: Kind) -> BTreeMap<String, u64> {
+    pub fn of(&self, kind: Counted) -> BTreeMap<String, u64> {
         let counts = locked(&self.by_name);
         counts.iter().filter(|((of, _), _)| *of == kind).map(|((_, name), count)| (name.clone(), *count)).collect()
     }
 
     /// The sum of all counts of a kind.
-    pub fn total(&self, kind: Kind) -> u64 {
+    pub fn total(&self, kind: Counted) -> u64 {
         self.of(kind).values().sum()
     }
 
-    fn one(&self, kind: Kind, name: &str) -> u64 {
+    fn one(&self, kind: Counted, name: &str) -> u64 {
         locked(&self.by_name).get(&(kind, name.to_owned())).copied().unwrap_or(0)
     }
 
@@ -109,10 +109,10 @@ impl Counts {
              {} kills",
             after.as_secs(),
             self.begun(purchases),
-            self.one(Kind::Answer, "SOLD_OUT"),
-            self.one(Kind::Action, PAID),
-            self.one(Kind::Action, REFUNDED),
-            self.total(Kind::Kill),
+            self.one(Counted::Answer, "SOLD_OUT"),
+            self.one(Counted::Action, PAID),
+            self.one(Counted::Action, REFUNDED),
+            self.total(Counted::Kill),
         )
     }
 
@@ -122,9 +122,12 @@ impl Counts {
         let accepted = locked(&self.accepted).len();
         // Writing into a string cannot fail.
         let _ = writeln!(text, "  purchases      {}, {accepted} orders accepted", self.begun(purchases));
-        for (kind, title) in
-            [(Kind::Answer, "answers"), (Kind::Action, "buyers"), (Kind::Retry, "sent again"), (Kind::Kill, "kills")]
-        {
+        for (kind, title) in [
+            (Counted::Answer, "answers"),
+            (Counted::Action, "buyers"),
+            (Counted::Retry, "sent again"),
+            (Counted::Kill, "kills"),
+        ] {
             let counts = self.of(kind);
             let named: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
             let named = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
@@ -147,9 +150,9 @@ mod tests {
         for _ in 0..3 {
             counts.begin();
         }
-        counts.count(Kind::Answer, "SOLD_OUT");
-        counts.count(Kind::Answer, "202");
-        counts.count(Kind::Kill, "seckill");
+        counts.count(Counted::Answer, "SOLD_OUT");
+        counts.count(Counted::Answer, "202");
+        counts.count(Counted::Kill, "seckill");
         assert!(counts.accept("A") && !counts.accept("A"));
         let summary = counts.summary(2);
         assert!(summary.contains("purchases      2, 1 orders accepted"), "{summary}");

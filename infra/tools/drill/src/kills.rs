@@ -8,7 +8,7 @@ use testkit::rng::Rng;
 use tokio::sync::Mutex;
 
 use crate::cloud::Cloud;
-use crate::counts::{Counts, Kind};
+use crate::counts::{Counted, Counts};
 use crate::{Options, Problem};
 use testkit::processes::Process;
 
@@ -55,7 +55,7 @@ pub(crate) async fn kill_until_last_stretch(
         let mut cloud = cloud.lock().await;
         if functions_left == 0 {
             cloud.kill_and_restart().await?;
-            counts.count(Kind::Kill, "local cloud");
+            counts.count(Counted::Kill, "local cloud");
             functions_left = pace.functions_first(&mut rng);
             continue;
         }
@@ -64,7 +64,7 @@ pub(crate) async fn kill_until_last_stretch(
         if let Some(process) = choose(&cloud.functions(), &mut rng)
             && process.kill()
         {
-            counts.count(Kind::Kill, &process.program);
+            counts.count(Counted::Kill, &process.program);
         }
     }
 }

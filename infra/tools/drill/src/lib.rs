@@ -38,7 +38,7 @@ use tokio::task::JoinSet;
 use buyers::{Buyers, BuyersGuard};
 use client::Client;
 use cloud::Cloud;
-pub use counts::{Counts, Kind};
+pub use counts::{Counted, Counts};
 pub use options::Options;
 use settling::Settling;
 

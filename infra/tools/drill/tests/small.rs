@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use drill::{Kind, Options, run};
+use drill::{Counted, Options, run};
 
 /// The template with a shorter visibility timeout: if its consumer is killed, an order message becomes visible again
 /// after seconds instead of three minutes.
@@ -34,10 +34,10 @@ async fn nothing_is_lost_when_everything_is_killed() {
     assert!(report.passed, "{}\nleft in {:?}", report.text, report.kept);
     assert!(report.kept.is_none());
     // Processes were killed, and buyers bought nevertheless.
-    let kills = report.counts.of(Kind::Kill);
+    let kills = report.counts.of(Counted::Kill);
     let clouds = kills.get("local cloud").copied().unwrap_or(0);
-    assert!(clouds >= 1 && report.counts.total(Kind::Kill) - clouds >= 3, "{kills:?}");
-    let answers = report.counts.of(Kind::Answer);
+    assert!(clouds >= 1 && report.counts.total(Counted::Kill) - clouds >= 3, "{kills:?}");
+    let answers = report.counts.of(Counted::Answer);
     assert!(["202", "SOLD_OUT"].iter().all(|code| answers.contains_key(*code)), "{answers:?}");
-    assert!(report.counts.of(Kind::Action).contains_key("paid"), "{}", report.text);
+    assert!(report.counts.of(Counted::Action).contains_key("paid"), "{}", report.text);
 }

@@ -7,12 +7,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use clap::Parser as _;
 use load::{Options, Report, run};
 use local_cloud::wire::Wire;
-use seckill_run::{LocalShop, Options as CloudOptions};
+use seckill_local::{Options as CloudOptions, SeckillLocal};
 use tempfile::TempDir;
 use testkit::http::{Api, sale_form};
 use testkit::world::names;
 
-async fn cloud() -> (LocalShop, TempDir) {
+async fn cloud() -> (SeckillLocal, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let test = std::env::current_exe().unwrap();
     let options = CloudOptions {
@@ -23,10 +23,10 @@ async fn cloud() -> (LocalShop, TempDir) {
         no_demo: true,
         ..CloudOptions::default()
     };
-    (LocalShop::start(&options).await.unwrap_or_else(|error| panic!("{error}")), directory)
+    (SeckillLocal::start(&options).await.unwrap_or_else(|error| panic!("{error}")), directory)
 }
 
-async fn play(cloud: &LocalShop, directory: &TempDir, more: &[&str]) -> Report {
+async fn play(cloud: &SeckillLocal, directory: &TempDir, more: &[&str]) -> Report {
     let file = |name: &str| -> String { PathBuf::from(directory.path()).join(name).to_str().unwrap().to_owned() };
     let (url, chart, out) = (cloud.base_url(), file("load.html"), file("load.json"));
     let arguments = ["seckill-load", "--base-url", &url, "--chart", &chart, "--out", &out, "--seed", "1"];

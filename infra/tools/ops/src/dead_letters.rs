@@ -1,6 +1,6 @@
 //! Dead letters: list them and send them again, as the console does.
 
-pub use store::dead_letters::{Kind, Letter, QueueError};
+pub use store::dead_letters::{Letter, LetterKind, QueueError};
 
 use crate::target::Target;
 
@@ -8,11 +8,11 @@ use crate::target::Target;
 const MAX_LETTERS: usize = 10_000;
 
 /// All letters of a kind. They stay in their queue.
-pub async fn list(target: &Target, kind: Kind) -> Result<Vec<Letter>, QueueError> {
+pub async fn list(target: &Target, kind: LetterKind) -> Result<Vec<Letter>, QueueError> {
     target.dead_letters.list(kind, MAX_LETTERS).await
 }
 
-/// Sends letters again, as [`Kind::remedy`] says. Calls `show` with each letter before it is removed.
-pub async fn redrive(target: &Target, kind: Kind, show: impl FnMut(&Letter)) -> Result<usize, QueueError> {
+/// Sends letters again, as [`LetterKind::remedy`] says. Calls `show` with each letter before it is removed.
+pub async fn redrive(target: &Target, kind: LetterKind, show: impl FnMut(&Letter)) -> Result<usize, QueueError> {
     target.dead_letters.redrive(kind, MAX_LETTERS, show).await
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use ops::api::Api;
-use ops::dead_letters::{Kind, Letter, list, redrive};
+use ops::dead_letters::{Letter, LetterKind, list, redrive};
 use ops::target::{self, Target};
 use serde_json::json;
 
@@ -104,7 +104,7 @@ async fn run(command: Command) -> Result<(), Problem> {
         }
         Command::DeadLetters(target) => {
             let target = target.connect().await?;
-            for kind in Kind::ALL {
+            for kind in LetterKind::ALL {
                 let letters = list(&target, kind).await?;
                 println!("{}: {}", kind.words(), letters.len());
                 letters.iter().for_each(show);
@@ -112,7 +112,7 @@ async fn run(command: Command) -> Result<(), Problem> {
         }
         Command::Redrive(target) => {
             let target = target.connect().await?;
-            for kind in Kind::ALL {
+            for kind in LetterKind::ALL {
                 let mut shown = 0;
                 redrive(&target, kind, |letter| {
                     shown += 1;

@@ -56,12 +56,12 @@ impl Target {
     fn of(config: SdkConfig, output: impl Fn(&str) -> Option<String>) -> Result<Self, TargetError> {
         let url = |name: &'static str| output(name).ok_or(TargetError::NoOutput(name));
         let queues = Queues {
-            orders: url("OrdersQueueUrl")?,
-            orders_dead: url("OrdersDeadLettersUrl")?,
-            timeouts_dead: url("TimeoutDeadLettersUrl")?,
-            stream_dead: url("StockStreamDeadLettersUrl")?,
-            push_dead: url("PushDeadLettersUrl")?,
-            reconcile_dead: url("ReconcileDeadLettersUrl")?,
+            orders_queue: url("OrdersQueueUrl")?,
+            orders_dead_letters: url("OrdersDeadLettersUrl")?,
+            timeout_dead_letters: url("TimeoutDeadLettersUrl")?,
+            stock_stream_dead_letters: url("StockStreamDeadLettersUrl")?,
+            push_dead_letters: url("PushDeadLettersUrl")?,
+            reconcile_dead_letters: url("ReconcileDeadLettersUrl")?,
         };
         Ok(Self { dead_letters: DeadLetters::new(&config, queues), config })
     }

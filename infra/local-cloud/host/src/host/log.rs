@@ -1,7 +1,7 @@
 //! Each function's log: one file, bounded in size, and a live feed.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +13,10 @@ const LIVE_LINES: usize = 4096;
 /// A longer line is cut into several: CloudWatch's own limit for one event.
 const LONGEST_LINE_BYTES: usize = 256 * 1024;
 
-/// A function's log. When the file is full it becomes `FUNCTION.log.1`, replacing the one before, and a new one
+/// A function's log, buffered. When the file is full it becomes `FUNCTION.log.1`, replacing the one before, and a new one
 /// begins.
 #[derive(Debug)]
-pub(super) struct FunctionLog {
+pub(crate) struct FunctionLog {
     file: Mutex<RotatingFile>,
     live: broadcast::Sender<Arc<str>>,
 }
@@ -24,7 +24,7 @@ pub(super) struct FunctionLog {
 #[derive(Debug)]
 struct RotatingFile {
     path: PathBuf,
-    file: File,
+    file: BufWriter<File>,
     bytes: u64,
     most_bytes: u64,
     complained: bool,
@@ -32,16 +32,16 @@ struct RotatingFile {
 
 impl FunctionLog {
     /// Opens `FUNCTION.log` in `directory`, which must exist, and goes on at its end.
-    pub(super) fn open(directory: &Path, function: &str, most_bytes: u64) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, function: &str, most_bytes: u64) -> io::Result<Self> {
         let path = directory.join(format!("{function}.log"));
         let file = append(&path)?;
-        let bytes = file.metadata()?.len();
+        let bytes = file.get_ref().metadata()?.len();
         let file = RotatingFile { path, file, bytes, most_bytes, complained: false };
         Ok(Self { file: Mutex::new(file), live: broadcast::Sender::new(LIVE_LINES) })
     }
 
-    /// Writes one line, or several parted by newlines, in one piece.
-    pub(super) fn write(&self, lines: &str) {
+    /// Writes one line, or several parted by newlines, in one piece. They are in the file after a flush.
+    pub(crate) fn write(&self, lines: &str) {
         if self.live.receiver_count() > 0 {
             for line in lines.lines() {
                 let _ = self.live.send(line.into());
@@ -50,13 +50,18 @@ impl FunctionLog {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write(lines);
     }
 
+    /// Puts what was written into the file.
+    pub(crate) fn flush(&self) {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).flush();
+    }
+
     /// The lines written from now on.
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<str>> {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Arc<str>> {
         self.live.subscribe()
     }
 
     /// Copies a process's output, line by line, until it ends.
-    pub(super) async fn copy(&self, mut output: impl AsyncBufRead + Unpin) {
+    pub(crate) async fn copy(&self, mut output: impl AsyncBufRead + Unpin) {
         let mut line = Vec::new();
         while let Ok(read) = output.fill_buf().await {
             if read.is_empty() {
@@ -81,11 +86,23 @@ impl FunctionLog {
 
 impl RotatingFile {
     fn write(&mut self, lines: &str) {
-        let mut text = String::with_capacity(lines.len() + 1);
-        text.push_str(lines);
-        text.push('\n');
-        let result = self.rotate_if_full().and_then(|()| self.file.write_all(text.as_bytes()));
-        self.bytes = self.bytes.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
+        let written = |file: &mut BufWriter<File>| {
+            file.write_all(lines.as_bytes())?;
+            file.write_all(b"\n")
+        };
+        let result = self.rotate_if_full().and_then(|()| written(&mut self.file));
+        self.bytes = self.bytes.saturating_add(u64::try_from(lines.len() + 1).unwrap_or(u64::MAX));
+        self.complain_once(result);
+    }
+
+    fn flush(&mut self) {
+        if !self.file.buffer().is_empty() {
+            let result = self.file.flush();
+            self.complain_once(result);
+        }
+    }
+
+    fn complain_once(&mut self, result: io::Result<()>) {
         if let (Err(error), false) = (result, self.complained) {
             // Said once: a full disk must not fill the terminal too. The functions go on.
             self.complained = true;
@@ -97,6 +114,7 @@ impl RotatingFile {
         if self.bytes < self.most_bytes {
             return Ok(());
         }
+        self.file.flush()?;
         match std::fs::rename(&self.path, self.path.with_extension("log.1")) {
             // The file was deleted: a new one begins.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -108,8 +126,8 @@ impl RotatingFile {
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+fn append(path: &Path) -> io::Result<BufWriter<File>> {
+    OpenOptions::new().create(true).append(true).open(path).map(BufWriter::new)
 }
 
 #[cfg(test)]
@@ -123,6 +141,7 @@ mod tests {
         for line in ["first line", "second line", "third line"] {
             log.write(line);
         }
+        log.flush();
         let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
         assert_eq!(read("f.log"), "third line\n");
         assert_eq!(read("f.log.1"), "second line\n");
@@ -135,6 +154,7 @@ mod tests {
         log.write("first line");
         std::fs::remove_file(directory.path().join("f.log")).unwrap();
         log.write("second line");
+        log.flush();
         assert_eq!(std::fs::read_to_string(directory.path().join("f.log")).unwrap(), "second line\n");
     }
 

@@ -6,14 +6,13 @@
 
 mod environment;
 pub(crate) mod ids;
-mod log;
+pub(crate) mod log;
 mod pool;
-mod runner;
+pub(crate) mod runner;
 mod runtime_api;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,15 +24,17 @@ use crate::REGION;
 use crate::clock::Clock;
 use crate::invoke::{FunctionError, Invoker, Outcome};
 use crate::template::model::Function;
-use log::FunctionLog;
+pub(crate) use log::FunctionLog;
 use pool::Pool;
 use runner::{Counts, Runner};
 
 /// Lambda's limit for an event and for an answer: 6 MB and a little for the envelope.
-const LARGEST_PAYLOAD_BYTES: usize = 6 * 1024 * 1024 + 100;
+pub(crate) const LARGEST_PAYLOAD_BYTES: usize = 6 * 1024 * 1024 + 100;
 /// How often idle environments are looked for, and a stopping host looks whether it is quiet.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 const QUIET_CHECK: Duration = Duration::from_millis(5);
+/// How often the logs' buffers are written to their files.
+pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(50);
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -111,6 +112,14 @@ pub enum HostError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// A function is not linked into this program.
+    #[error("function {function}: this program has no function {binary}: run it with --host processes")]
+    NotLinked {
+        /// The function's name.
+        function: String,
+        /// The cargo binary.
+        binary: String,
+    },
     /// Two functions have one name.
     #[error("two functions are named {0}: give one of them another FunctionName")]
     SameName(String),
@@ -136,6 +145,18 @@ pub struct Counters {
     pub throttles: u64,
     /// Environments now, busy, free and starting.
     pub environments: u64,
+}
+
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            invocations: sum.invocations + one.invocations,
+            errors: sum.errors + one.errors,
+            cold_starts: sum.cold_starts + one.cold_starts,
+            throttles: sum.throttles + one.throttles,
+            environments: sum.environments + one.environments,
+        })
+    }
 }
 
 /// The running host. Dropping it kills every process at once; [`Host::stop`] lets them finish.
@@ -178,6 +199,7 @@ impl Host {
             }
         }
         let runners = Arc::new(runners);
+        tokio::spawn(flush_logs(Arc::clone(&runners), stopped.clone()));
         tokio::spawn(stop_idle(Arc::clone(&runners), config.limits.idle_after, stopped));
         Ok(Self { runners, stop, stop_grace: config.limits.stop_grace })
     }
@@ -203,13 +225,7 @@ impl Host {
 
     /// Counters of all functions together.
     pub fn counters(&self) -> Counters {
-        self.runners.values().map(|runner| counters(runner)).fold(Counters::default(), |sum, one| Counters {
-            invocations: sum.invocations + one.invocations,
-            errors: sum.errors + one.errors,
-            cold_starts: sum.cold_starts + one.cold_starts,
-            throttles: sum.throttles + one.throttles,
-            environments: sum.environments + one.environments,
-        })
+        self.runners.values().map(|runner| counters(runner)).sum()
     }
 
     /// Takes no more events, gives the running ones a moment, then ends every process and waits until it is gone.
@@ -225,10 +241,22 @@ impl Host {
     }
 }
 
-async fn wait_until(at_most: Duration, done: impl Fn() -> bool) {
+pub(crate) async fn wait_until(at_most: Duration, done: impl Fn() -> bool) {
     let until = Instant::now() + at_most;
     while !done() && Instant::now() < until {
         tokio::time::sleep(QUIET_CHECK).await;
+    }
+}
+
+async fn flush_logs(runners: Arc<HashMap<String, Arc<Runner>>>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        for runner in runners.values() {
+            runner.log.flush();
+        }
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(FLUSH_EVERY) => {}
+        }
     }
 }
 
@@ -249,16 +277,11 @@ async fn stop_idle(
 }
 
 fn counters(runner: &Runner) -> Counters {
-    Counters {
-        invocations: runner.counts.invocations.load(Ordering::Relaxed),
-        errors: runner.counts.errors.load(Ordering::Relaxed),
-        cold_starts: runner.counts.cold_starts.load(Ordering::Relaxed),
-        throttles: runner.counts.throttles.load(Ordering::Relaxed),
-        environments: u64::try_from(runner.pool().size()).unwrap_or(u64::MAX),
-    }
+    let environments = u64::try_from(runner.pool().size()).unwrap_or(u64::MAX);
+    Counters { environments, ..runner.counts.read() }
 }
 
-fn unknown_function(function: &str) -> Outcome {
+pub(crate) fn unknown_function(function: &str) -> Outcome {
     Outcome::Failed(FunctionError {
         error_type: "ResourceNotFoundException".into(),
         message: format!("Function not found: {function}"),
@@ -273,15 +296,7 @@ fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, Strin
         session_token: "local".into(),
     });
     let root = config.binaries_dir.display().to_string();
-    let reserved = [
-        ("AWS_LAMBDA_FUNCTION_NAME", function.name.clone()),
-        ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".into()),
-        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory_mb.to_string()),
-        ("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name)),
-        ("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand".into()),
-        ("AWS_EXECUTION_ENV", "AWS_Lambda_provided.al2023".into()),
-        ("AWS_REGION", REGION.into()),
-        ("AWS_DEFAULT_REGION", REGION.into()),
+    let of_processes = [
         ("AWS_ACCESS_KEY_ID", key.id),
         ("AWS_SECRET_ACCESS_KEY", key.secret),
         ("AWS_SESSION_TOKEN", key.session_token),
@@ -291,7 +306,7 @@ fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, Strin
         ("_HANDLER", "bootstrap".into()),
         ("TZ", ":UTC".into()),
     ];
-    let mut variables = function.environment.clone();
+    let mut variables = variables_of(function);
     // Where the template says that one service is, with that service's own path, it is here too.
     for (name, value) in &mut variables {
         if name.starts_with("AWS_ENDPOINT_URL_") {
@@ -299,9 +314,26 @@ fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, Strin
             *value = format!("{}/{path}", config.endpoint_url).trim_end_matches('/').to_owned();
         }
     }
-    variables.extend(reserved.map(|(name, value)| (name.to_owned(), value)));
+    variables.extend(of_processes.map(|(name, value)| (name.to_owned(), value)));
     if let Ok(path) = std::env::var("PATH") {
         variables.insert("PATH".into(), path);
     }
+    variables
+}
+
+/// The variables that a function has wherever it runs: its own, and what Lambda says about it.
+pub(crate) fn variables_of(function: &Function) -> BTreeMap<String, String> {
+    let reserved = [
+        ("AWS_LAMBDA_FUNCTION_NAME", function.name.clone()),
+        ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".into()),
+        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory_mb.to_string()),
+        ("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name)),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand".into()),
+        ("AWS_EXECUTION_ENV", "AWS_Lambda_provided.al2023".into()),
+        ("AWS_REGION", REGION.into()),
+        ("AWS_DEFAULT_REGION", REGION.into()),
+    ];
+    let mut variables = function.environment.clone();
+    variables.extend(reserved.map(|(name, value)| (name.to_owned(), value)));
     variables
 }

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::log::FunctionLog;
 use super::pool::{Current, Invocation, Pool, Submitted};
-use super::{HostLimits, LARGEST_PAYLOAD_BYTES, environment, ids};
+use super::{Counters, HostLimits, LARGEST_PAYLOAD_BYTES, environment, ids};
 use crate::clock::Clock;
 use crate::invoke::{FunctionError, Outcome};
 use crate::template::model::Function;
@@ -34,11 +34,55 @@ pub(super) struct Runner {
 
 /// What has happened since the host started.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) invocations: AtomicU64,
-    pub(super) errors: AtomicU64,
-    pub(super) cold_starts: AtomicU64,
-    pub(super) throttles: AtomicU64,
+pub(crate) struct Counts {
+    pub(crate) invocations: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) cold_starts: AtomicU64,
+    pub(crate) throttles: AtomicU64,
+}
+
+impl Counts {
+    /// An invocation ended.
+    pub(crate) fn ended(&self, failed: bool) {
+        count(&self.invocations);
+        if failed {
+            count(&self.errors);
+        }
+    }
+
+    /// The counters, without the environments that there are now.
+    pub(crate) fn read(&self) -> Counters {
+        Counters {
+            invocations: self.invocations.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+            cold_starts: self.cold_starts.load(Ordering::Relaxed),
+            throttles: self.throttles.load(Ordering::Relaxed),
+            environments: 0,
+        }
+    }
+}
+
+/// The lines that Lambda writes at the end of an invocation.
+pub(crate) fn report(
+    request_id: &str,
+    took: Duration,
+    init: Option<Duration>,
+    memory_mb: u32,
+    error: Option<&FunctionError>,
+) -> String {
+    let status = match error.map(|error| error.error_type.as_str()) {
+        None => String::new(),
+        Some("Sandbox.Timedout") => "\tStatus: timeout".to_owned(),
+        Some(other) => format!("\tStatus: error\tError Type: {other}"),
+    };
+    let duration_ms = milliseconds(took);
+    let init_ms = init.map(milliseconds);
+    let billed_ms = (duration_ms + init_ms.unwrap_or(0.0)).ceil();
+    let init = init_ms.map(|ms| format!("\tInit Duration: {ms:.2} ms")).unwrap_or_default();
+    format!(
+        "END RequestId: {request_id}\nREPORT RequestId: {request_id}\tDuration: {duration_ms:.2} ms\t\
+         Billed Duration: {billed_ms:.0} ms\tMemory Size: {memory_mb} MB{init}{status}"
+    )
 }
 
 impl Runner {
@@ -94,26 +138,12 @@ impl Runner {
     /// Ends an invocation: the log's lines, the counters, the caller's answer.
     pub(super) fn complete(&self, current: Current, outcome: Outcome) {
         let Current { request_id, answer, started, init } = current;
-        count(&self.counts.invocations);
-        let status = match &outcome {
-            Outcome::Answered(_) | Outcome::Throttled => String::new(),
-            Outcome::Failed(error) => {
-                count(&self.counts.errors);
-                match error.error_type.as_str() {
-                    "Sandbox.Timedout" => "\tStatus: timeout".to_owned(),
-                    other => format!("\tStatus: error\tError Type: {other}"),
-                }
-            }
+        let error = match &outcome {
+            Outcome::Failed(error) => Some(error),
+            Outcome::Answered(_) | Outcome::Throttled => None,
         };
-        let duration_ms = milliseconds(started.elapsed());
-        let init_ms = init.map(milliseconds);
-        let billed_ms = (duration_ms + init_ms.unwrap_or(0.0)).ceil();
-        let init = init_ms.map(|ms| format!("\tInit Duration: {ms:.2} ms")).unwrap_or_default();
-        self.log.write(&format!(
-            "END RequestId: {request_id}\nREPORT RequestId: {request_id}\tDuration: {duration_ms:.2} ms\t\
-             Billed Duration: {billed_ms:.0} ms\tMemory Size: {} MB{init}{status}",
-            self.function.memory_mb,
-        ));
+        self.counts.ended(error.is_some());
+        self.log.write(&report(&request_id, started.elapsed(), init, self.function.memory_mb, error));
         // The caller may have stopped waiting.
         let _ = answer.send(outcome);
     }
@@ -133,10 +163,10 @@ fn stopped() -> Outcome {
     })
 }
 
-fn milliseconds(duration: Duration) -> f64 {
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-pub(super) fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

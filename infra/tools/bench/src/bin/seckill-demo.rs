@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
-use seckill_run::{LocalShop, Options as CloudOptions};
+use seckill_local::{Options as CloudOptions, SeckillLocal};
 use serde_json::{Value, json};
 use testkit::http::{Api, User};
 use testkit::progress;
@@ -76,7 +76,7 @@ async fn main() -> ExitCode {
         no_demo: true,
         ..CloudOptions::default()
     };
-    let cloud = match LocalShop::start(&cloud_options).await {
+    let cloud = match SeckillLocal::start(&cloud_options).await {
         Ok(cloud) => cloud,
         Err(error) => {
             eprintln!("seckill-demo: {}", error.one_line());

@@ -1,7 +1,7 @@
 //! The sandbox over HTTP: providers' endpoints, the buyer's page, and what drives it from tests.
 
 use local_cloud::wire::Wire;
-use payments::{HttpAnswer, Kind, Nonce, PaymentRequest, PaymentStatus, Start, Way};
+use payments::{HttpAnswer, Nonce, PaymentRequest, PaymentStatus, ProviderKind, Start, Way};
 use serde_json::{Value, json};
 
 use crate::gateway::{Running, json_of};
@@ -21,7 +21,7 @@ impl Outside {
         Self { merchant: Merchant::at(Wire::new(cloud), &base_url).await, gateway }
     }
 
-    async fn create(&self, kind: Kind) -> Started {
+    async fn create(&self, kind: ProviderKind) -> Started {
         let request = self.merchant.request(kind, 1, 0);
         let provider = self.merchant.provider(kind);
         let start = provider.create(&request, self.merchant.now(), &Nonce::new([1; 16])).expect("a call");
@@ -56,7 +56,7 @@ impl Outside {
 
 #[tokio::test]
 async fn a_buyer_pays_on_the_page_and_goes_back() {
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let outside = Outside::new().await;
         let started = outside.create(kind).await;
         let path = outside.path(started.link()).to_owned();
@@ -64,7 +64,7 @@ async fn a_buyer_pays_on_the_page_and_goes_back() {
         assert_eq!(page.status(), 200, "{kind}");
         assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
         let text = String::from_utf8(page.body().to_vec()).expect("text");
-        let amount = if kind == Kind::Stripe { "$69.99" } else { "¥69.99" };
+        let amount = if kind == ProviderKind::Stripe { "$69.99" } else { "¥69.99" };
         for part in ["手机", amount, &started.number(), "id=\"pay\"", "id=\"fail\"", "width=device-width"] {
             assert!(text.contains(part), "{kind} {part}: {text}");
         }
@@ -75,7 +75,7 @@ async fn a_buyer_pays_on_the_page_and_goes_back() {
         let page = outside.gateway.call("GET", &path, &[], "").await;
         let text = String::from_utf8(page.body().to_vec()).expect("text");
         assert!(text.contains("Paid. Thank you!") && !text.contains("id=\"pay\""), "{kind}: {text}");
-        let has_way_back = matches!(kind, Kind::Stripe);
+        let has_way_back = matches!(kind, ProviderKind::Stripe);
         assert_eq!(text.contains("id=\"back\""), has_way_back, "{kind}: {text}");
         let again = outside.gateway.call("POST", &path, &form, "action=pay").await;
         assert_eq!(again.status(), 409);
@@ -87,8 +87,8 @@ async fn a_buyer_pays_on_the_page_and_goes_back() {
 async fn alipays_link_leads_a_browser_to_the_page_and_back_with_a_signature() {
     let outside = Outside::new().await;
     let merchant = &outside.merchant;
-    let request = PaymentRequest { way: Some(Way::Page), ..merchant.request(Kind::Alipay, 1, 0) };
-    let created = merchant.try_create(Kind::Alipay, &request).await.expect("a link");
+    let request = PaymentRequest { way: Some(Way::Page), ..merchant.request(ProviderKind::Alipay, 1, 0) };
+    let created = merchant.try_create(ProviderKind::Alipay, &request).await.expect("a link");
     let link = created.pay_url.clone().expect("a link");
     let (status, body) = outside.act(&request.number.to_string(), r#"{"action": "pay"}"#).await;
     assert_eq!(status, 404, "{body}");
@@ -100,7 +100,7 @@ async fn alipays_link_leads_a_browser_to_the_page_and_back_with_a_signature() {
     assert_eq!((status, payment["state"].as_str()), (200, Some("PAID")), "{payment}");
     let back = payment["returnUrl"].as_str().expect("a way back");
     let (_, query) = back.split_once('?').expect("a query");
-    merchant.provider(Kind::Alipay).read_return(query).expect("a signed return");
+    merchant.provider(ProviderKind::Alipay).read_return(query).expect("a signed return");
     let text = outside.gateway.call("GET", outside.path(&page), &[], "").await;
     assert!(String::from_utf8_lossy(text.body()).contains("id=\"back\""));
 }
@@ -108,7 +108,7 @@ async fn alipays_link_leads_a_browser_to_the_page_and_back_with_a_signature() {
 #[tokio::test]
 async fn a_test_drives_payments_with_json() {
     let outside = Outside::new().await;
-    let started = outside.create(Kind::WechatV2).await;
+    let started = outside.create(ProviderKind::WechatV2).await;
     let number = started.number();
     let (status, payment) = outside.act(&number, r#"{"action": "fail"}"#).await;
     assert_eq!((status, payment["state"].as_str()), (200, Some("NOT_PAID")));
@@ -144,7 +144,7 @@ async fn a_test_drives_payments_with_json() {
 #[tokio::test]
 async fn only_a_buyer_who_looks_opens_a_payment() {
     let outside = Outside::new().await;
-    let code = outside.create(Kind::Alipay).await;
+    let code = outside.create(ProviderKind::Alipay).await;
     let path = format!("/_sandbox/payments/{}", code.number());
     let seen = outside.gateway.call("GET", &path, &[("accept", "application/json")], "").await;
     assert_eq!(json_of(&seen)["state"], "NOT_PAID");

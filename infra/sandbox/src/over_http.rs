@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use payments::Kind;
+use payments::ProviderKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ impl Sandbox {
 
     fn feel(&self, provider: &str, body: &[u8]) -> Result<Response<Bytes>, SandboxError> {
         let invalid = |text: String| SandboxError::Invalid(text);
-        let kind = Kind::parse(provider)
+        let kind = ProviderKind::parse(provider)
             .ok_or_else(|| invalid(format!("{provider} is no provider: say alipay, wechat, wechat-v2 or stripe")))?;
         let body: MoodBody = serde_json::from_slice(body)
             .map_err(|error| invalid(format!(r#"send {{"mood": "down", "calls": 3}}: {error}"#)))?;
