@@ -68,15 +68,18 @@ impl Store {
         output.item.map(|row| read_row(OPERATION, row)).transpose()
     }
 
-    /// Closes an entry of the refund log: the refund and everything that follows from it is done.
+    /// Closes an entry of the refund log: the refund and everything that follows from it is done. An entry whose refund
+    /// has failed in the meantime stays open.
     pub async fn close_refund_entry(&self, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "close the refund log";
         let change = self
             .refund_change(entry)
             .only_if("attribute_exists(entry) AND attribute_not_exists(doneAt)")
+            .only_if("attribute_not_exists(rounds) OR rounds = :rounds")
             .update("SET doneAt = :now")
             .update("REMOVE #open")
             .name("#open", "open")
+            .value(":rounds", n(entry.rounds))
             .value(":now", n(now.as_millisecond()));
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }

@@ -17,7 +17,7 @@ use domain::payment::{Arrived, Matter, MatterKind, Method};
 use flows::pay::close::{Cause, CloseOutcome, close};
 use flows::pay::foreign_refund::{Foreign, foreign_refund};
 use flows::pay::payment_closed::{PaymentClosed, payment_closed};
-use flows::pay::refund::{self, Progress};
+use flows::pay::refund::{self, FailedRefund, Progress};
 use flows::pay::settle::{Settled, settle_notice};
 use flows::{Context, FlowError};
 use payments::{Notice, Outcome, Paid, Subject};
@@ -221,10 +221,17 @@ impl<'a> Work<'a> {
             }
             return Ok(NoticeAnswer::Success);
         };
-        if notice.outcome == Outcome::RefundFailed && refund::refund_failed(self.context(), &entry).await? {
-            tracing::error!(%order_id, %method, transaction, trace, "a refund failed after it was done");
-            self.matter(notice, MatterKind::LateRefundFailure, "a refund failed after it was done").await?;
-            return Ok(NoticeAnswer::Success);
+        if notice.outcome == Outcome::RefundFailed {
+            match refund::refund_failed(self.context(), &entry).await? {
+                FailedRefund::Reopened => {
+                    tracing::error!(%order_id, %method, transaction, trace, "a refund failed after it was done");
+                    self.metrics.count_of(Metric::MoneyMatters, MatterKind::LateRefundFailure.as_str());
+                    return Ok(NoticeAnswer::Success);
+                }
+                // Reconcile asks again, under a new number.
+                FailedRefund::Recorded => return Ok(NoticeAnswer::Success),
+                FailedRefund::Nothing => {}
+            }
         }
         let progress = refund::resume(self.context(), &entry).await?;
         tracing::info!(%order_id, %method, transaction, ?progress, trace, "refund resumed");

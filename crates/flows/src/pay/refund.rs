@@ -25,7 +25,7 @@
 
 use domain::ids::{OrderId, PaymentNumber};
 use domain::order::{Event, Order, Status, Step, step};
-use domain::payment::{Method, RefundCause, RefundEntry};
+use domain::payment::{Matter, MatterKind, Method, RefundCause, RefundEntry};
 use payments::{PaymentRef, PaymentStatus, ProviderError, ProviderKind, RefundNumber, RefundRequest, Refunding};
 use providers::Trouble;
 
@@ -203,30 +203,61 @@ async fn refunded_at_provider(context: Context<'_>, entry: &RefundEntry) -> Resu
     })
 }
 
-/// A provider reports that a refund failed. One that had been done is opened again, and the money is sent once more:
-/// it is still the buyer's. The order stays REFUNDED, because its units may be sold to somebody else. Returns whether
-/// the refund was opened again.
-pub async fn refund_failed(context: Context<'_>, entry: &RefundEntry) -> Result<bool, FlowError> {
+/// What a provider's report that a refund failed came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedRefund {
+    /// It had been done, and is open again.
+    Reopened,
+    /// It was open, and will be asked for under a new number.
+    Recorded,
+    /// It did not fail, or that is known.
+    Nothing,
+}
+
+/// A provider reports that a refund failed, and says the same when it is asked. A refund that had been done is opened
+/// again, and the money is sent once more: it is still the buyer's. The order stays REFUNDED, because its units may be
+/// sold to somebody else.
+pub async fn refund_failed(context: Context<'_>, entry: &RefundEntry) -> Result<FailedRefund, FlowError> {
     let Context { store, providers, now } = context;
-    if entry.done_at.is_none() || entry.with.method == Method::Points {
-        return Ok(false);
+    if entry.with.method == Method::Points {
+        return Ok(FailedRefund::Nothing);
     }
     let (kind, request) = request(entry)?;
     let asked = providers.query_refund(kind, &request, now).await;
     let answer = asked.map_err(|trouble| FlowError::Provider { method: entry.with.method, trouble })?;
     let why = match answer {
-        Refunding::Refunded | Refunding::Processing => return Ok(false),
+        Refunding::Refunded | Refunding::Processing => return Ok(FailedRefund::Nothing),
         // The money went back elsewhere, and that failed.
+        Refunding::Missing if entry.done_at.is_none() => return Ok(FailedRefund::Nothing),
         Refunding::Missing => match refunded_at_provider(context, entry).await? {
             Some(refunded) if refunded < entry.with.amount => "a refund made elsewhere failed".to_owned(),
-            _ => return Ok(false),
+            _ => return Ok(FailedRefund::Nothing),
         },
         Refunding::Failed(why) | Refunding::Stuck(why) => why,
     };
-    let trouble: String = format!("it failed after it was done: {why}").chars().take(MAX_EXPLANATION).collect();
+    let trouble: String = format!("it failed after it was taken: {why}").chars().take(MAX_EXPLANATION).collect();
     let rounds = entry.rounds.saturating_add(1);
     let next = RefundEntry { trouble: Some(trouble), rounds, elsewhere: 0, refused: false, ..entry.clone() };
-    Ok(store.reopen_refund_entry(&next, now).await?)
+    if entry.done_at.is_none() {
+        store.record_refund_attempt(&next, now).await?;
+        return Ok(FailedRefund::Recorded);
+    }
+    // First the matter: once the entry is open again, a repeated notice finds nothing to do.
+    let matter = Matter {
+        order: entry.order.clone(),
+        kind: MatterKind::LateRefundFailure,
+        method: entry.with.method,
+        transaction: entry.with.transaction.clone(),
+        amount: entry.with.amount,
+        currency: entry.currency.clone(),
+        words: next.trouble.clone().unwrap_or_default(),
+        at: now,
+    };
+    store.log_matter(&matter).await?;
+    Ok(match store.reopen_refund_entry(&next, now).await? {
+        true => FailedRefund::Reopened,
+        false => FailedRefund::Nothing,
+    })
 }
 
 fn request(entry: &RefundEntry) -> Result<(ProviderKind, RefundRequest), FlowError> {
