@@ -4,7 +4,7 @@
 //!
 //! | the order | all of it went back | a part went back |
 //! |---|---|---|
-//! | is paid with this payment | it is refunded as if the buyer had asked: units and points return | recorded in the order |
+//! | is paid with this payment | it is refunded, and its units and points return | recorded in the order |
 //! | has not settled it yet | it is settled now: nothing is left to pay with | it is settled now: the rest pays |
 //! | anything else | nothing changes | nothing changes |
 //!

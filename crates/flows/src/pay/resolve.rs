@@ -6,13 +6,13 @@
 //! | resolved as | the order | step | stopped after it | repaired by |
 //! |---|---|---|---|---|
 //! | refunded by hand | any with an open refund | the record | nothing is decided | the operator asks again |
-//! | | REFUNDING | REFUNDED, claim, units, mark: as in [`crate::pay::refund`] | the refund's mark | the operator, again |
+//! | | REFUNDING | REFUNDED, claim, units, mark: as in [`crate::pay::refund`] | the mark | the operator, again |
 //! | keep as paid | REFUNDING | PAID, mark removed, the record: one transaction | open matters | the operator, again |
-//! | close without the provider | waits | CLOSED, the record: one transaction | claim and units | reconcile, by the holder |
+//! | close without provider | waits | CLOSED, the record: one transaction | claim and units | reconcile |
 //! | each | | open matters are closed | those left stay open | the operator, again |
 //!
-//! Money that moves after the decision is handled as always: a refund that the provider makes after all is one that this
-//! system did not ask for, and money for a closed order revives it or goes back.
+//! Money that moves after the decision is handled as always: a refund that the provider makes after all is one that
+//! this system did not ask for, and money for a closed order revives it or goes back.
 
 use domain::Timestamp;
 use domain::ids::OrderId;

@@ -90,7 +90,8 @@ impl Side {
             Reply::Missing => no("ACQ.TRADE_NOT_EXIST"),
             Reply::Refunded(payment, refund, now) => yes(json!({
                 "out_trade_no": payment.number, "trade_no": payment.transaction, "out_request_no": refund.refund,
-                "fund_change": if now && refund.state == RefundState::Done { "Y" } else { "N" }, "refund_fee": yuan::from_fen(refund.amount),
+                "fund_change": if now && refund.state == RefundState::Done { "Y" } else { "N" },
+                "refund_fee": yuan::from_fen(refund.amount),
                 "refund_status": match refund.state {
                     RefundState::Done => "REFUND_SUCCESS",
                     RefundState::Pending => "REFUND_PROCESSING",

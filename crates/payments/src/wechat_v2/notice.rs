@@ -32,8 +32,8 @@ impl WechatV2 {
             return Err(NoticeError::BadSignature);
         }
         self.check_recipient(fields)?;
-        // The same key signs answers: to queries, which have a trade state, and to refunds and queries about them, which
-        // have a refund's number. Such an answer must not pass for a notice.
+        // The same key signs answers: to queries, which have a trade state, and to refunds and queries about them,
+        // which have a refund's number. Such an answer must not pass for a notice.
         if fields.contains_key("trade_state") {
             return Err(NoticeError::Malformed("trade_state"));
         }
