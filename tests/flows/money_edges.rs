@@ -44,7 +44,7 @@ async fn kept(world: &World, started: &Started) -> i64 {
 }
 
 async fn open_refund(world: &World) -> RefundEntry {
-    let open = world.store.open_entries().await.unwrap();
+    let open = world.store.open_entries().await.unwrap().entries.read;
     let refunds: Vec<_> = open
         .into_iter()
         .filter_map(|entry| match entry {
@@ -57,7 +57,7 @@ async fn open_refund(world: &World) -> RefundEntry {
 }
 
 async fn matters(world: &World) -> Vec<MatterKind> {
-    let open = world.store.open_entries().await.unwrap();
+    let open = world.store.open_entries().await.unwrap().entries.read;
     open.iter()
         .filter_map(|entry| match entry {
             OpenEntry::Matter(matter) => Some(matter.kind),
@@ -137,7 +137,7 @@ async fn a_pending_refund_that_fails_is_asked_for_again() {
 }
 
 async fn open_matters_and_refunds(world: &World) -> usize {
-    world.store.open_entries().await.unwrap().len()
+    world.store.open_entries().await.unwrap().entries.read.len()
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn a_refund_that_is_refused_for_good_is_resolved_by_an_operator() {
             let after = world.order(&order).await.unwrap();
             assert_eq!((after.status, world.figures(&offer).await), (expected, figures), "{method}");
             assert!(after.version() > before, "a client drops the older state");
-            assert_eq!(world.store.open_entries().await.unwrap(), [], "{method}");
+            assert_eq!(world.store.open_entries().await.unwrap().entries.read, [], "{method}");
             let log = world.store.entries(&order).await.unwrap();
             let decision = log.iter().find(|row| row["entry"].as_s().unwrap().starts_with("RESOLVED#")).unwrap();
             assert_eq!(decision["reason"].as_s().unwrap(), "by phone");

@@ -277,7 +277,11 @@ async fn a_payment_with_a_wrong_amount_currency_method_or_attempt_changes_nothin
         let settled = settle(world.context(), &wrong).await.unwrap();
         assert!(matches!(settled, Settled::Wrong(_)), "{wrong:?}");
     }
-    assert_eq!(world.state().await, before);
+    let mut now = world.state().await;
+    let mut before = before;
+    now.retain(|table, _| !table.contains("Ledger"));
+    before.retain(|table, _| !table.contains("Ledger"));
+    assert_eq!(now, before, "an operator finds the matters; nothing else changes");
     let mut unknown = good.clone();
     unknown.order = world.buys(&offer, "nobody-yet").await;
     assert_eq!(settle(world.context(), &unknown).await.unwrap(), Settled::Unknown);
@@ -337,7 +341,7 @@ async fn a_refund_that_fails_at_the_provider_is_retried() {
             assert_eq!(world.figures(&offer).await, (4, 0, 1), "the unit stays sold until the money is refunded");
             world.pass(60);
             world.reconcile().await;
-            let open = world.store.open_entries().await.unwrap();
+            let open = world.store.open_entries().await.unwrap().entries.read;
             assert!(matches!(&open[..], [OpenEntry::Refund(entry)] if entry.tries == 2), "{open:?}");
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
             world.settle_fully().await;

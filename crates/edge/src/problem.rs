@@ -38,6 +38,8 @@ pub enum Code {
     WrongState,
     /// The sale's time for refunds by buyers is over.
     RefundClosed,
+    /// The sale has changed since the version that the request names.
+    StaleVersion,
     /// The idempotency key was used for a different request.
     IdempotencyMismatch,
     /// A field, a header or the body is not valid.
@@ -51,7 +53,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 19] = [
+    pub const ALL: [Code; 20] = [
         Self::Unauthenticated,
         Self::Forbidden,
         Self::NotFound,
@@ -66,6 +68,7 @@ impl Code {
         Self::LimitExceeded,
         Self::WrongState,
         Self::RefundClosed,
+        Self::StaleVersion,
         Self::IdempotencyMismatch,
         Self::Invalid,
         Self::TooLarge,
@@ -103,6 +106,7 @@ impl Code {
             Self::LimitExceeded => ("LIMIT_EXCEEDED", StatusCode::CONFLICT, "Quantity exceeds the limit per buyer"),
             Self::WrongState => ("WRONG_STATE", StatusCode::CONFLICT, "Not possible in the current state"),
             Self::RefundClosed => ("REFUND_CLOSED", StatusCode::CONFLICT, "Refunds are closed"),
+            Self::StaleVersion => ("STALE_VERSION", StatusCode::PRECONDITION_FAILED, "Changed since it was read"),
             Self::IdempotencyMismatch => {
                 ("IDEMPOTENCY_MISMATCH", StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused")
             }
@@ -288,6 +292,7 @@ mod tests {
                 (409, "LIMIT_EXCEEDED"),
                 (409, "WRONG_STATE"),
                 (409, "REFUND_CLOSED"),
+                (412, "STALE_VERSION"),
                 (422, "IDEMPOTENCY_MISMATCH"),
                 (400, "INVALID"),
                 (413, "TOO_LARGE"),

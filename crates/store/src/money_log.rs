@@ -7,7 +7,7 @@ use domain::Timestamp;
 use domain::ids::OrderId;
 use domain::payment::{Matter, Method, OpenEntry, PaidWith, PayEntry, RefundEntry};
 
-use crate::rows::{Change, Row, Written, n, put, read_row, row, s};
+use crate::rows::{Change, Row, Rows, Written, n, put, read_row, row, s, text};
 use crate::{Store, StoreError};
 
 /// Pages of 1 MB that are read for the open entries of one kind: about twenty thousand entries.
@@ -26,6 +26,14 @@ pub(crate) fn read_open(operation: &'static str, row: Row) -> Result<Option<Open
         MATTER => OpenEntry::Matter(read_row(operation, row)?),
         other => return Err(StoreError::unreadable(operation, format!("an entry is open as {other}"))),
     }))
+}
+
+/// Entries of the pay log and the refund log that are marked open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenEntries {
+    pub entries: Rows<OpenEntry>,
+    /// How many of the unreadable entries are refunds: they are open, too.
+    pub unreadable_refunds: u32,
 }
 
 impl Store {
@@ -132,10 +140,10 @@ impl Store {
         put(OPERATION, request).await.map(|_| ())
     }
 
-    /// Entries that are marked open, the oldest first: payments, then refunds, then matters.
-    pub async fn open_entries(&self) -> Result<Vec<OpenEntry>, StoreError> {
+    /// Entries that are marked open, the oldest first: payments, then refunds, then matters. Each is read on its own.
+    pub async fn open_entries(&self) -> Result<OpenEntries, StoreError> {
         const OPERATION: &str = "read open entries";
-        let mut entries = Vec::new();
+        let mut found = OpenEntries::default();
         for kind in [PAY, REFUND, MATTER] {
             let mut after: Option<Row> = None;
             for _ in 0..OPEN_PAGES {
@@ -152,7 +160,16 @@ impl Store {
                     .await
                     .map_err(|error| StoreError::of(OPERATION, &error))?;
                 for row in output.items.unwrap_or_default() {
-                    entries.extend(read_open(OPERATION, row)?);
+                    let name = format!("entry {} of order {}", text(&row, "entry"), text(&row, "order"));
+                    let entry = match kind {
+                        PAY => read_row(OPERATION, row).map(OpenEntry::Pay),
+                        REFUND => read_row(OPERATION, row).map(OpenEntry::Refund),
+                        _ => read_row(OPERATION, row).map(OpenEntry::Matter),
+                    };
+                    if kind == REFUND && entry.is_err() {
+                        found.unreadable_refunds += 1;
+                    }
+                    found.entries.add(name, entry);
                 }
                 after = output.last_evaluated_key;
                 if after.is_none() {
@@ -160,7 +177,7 @@ impl Store {
                 }
             }
         }
-        Ok(entries)
+        Ok(found)
     }
 
     pub(crate) fn pay_row(&self, operation: &'static str, entry: &PayEntry, open: bool) -> Result<Row, StoreError> {

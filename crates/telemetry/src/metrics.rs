@@ -75,6 +75,10 @@ pub enum Metric {
     ReconcileRepairs,
     /// Steps of `reconcile` that failed.
     ReconcileErrors,
+    /// Orders whose payment deadline could not be scheduled. `reconcile` closes them.
+    DeadlinesUnscheduled,
+    /// Rows that this release cannot read: a newer one wrote them, or they are damaged.
+    UnreadableRows,
 }
 
 impl Metric {
@@ -104,6 +108,8 @@ impl Metric {
             Self::Drift => "Drift",
             Self::ReconcileRepairs => "ReconcileRepairs",
             Self::ReconcileErrors => "ReconcileErrors",
+            Self::UnreadableRows => "UnreadableRows",
+            Self::DeadlinesUnscheduled => "DeadlinesUnscheduled",
         }
     }
 
@@ -129,7 +135,9 @@ impl Metric {
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileRepairs
-            | Self::ReconcileErrors => "Count",
+            | Self::ReconcileErrors
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => "Count",
         }
     }
 
@@ -160,7 +168,9 @@ impl Metric {
             | Self::RefundsRefused
             | Self::DeadLetters
             | Self::Drift
-            | Self::ReconcileErrors => None,
+            | Self::ReconcileErrors
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => None,
         }
     }
 }

@@ -131,7 +131,8 @@ impl World {
         if let Some(order) = records.sold.keys().find(|order| !orders.contains(order)) {
             return Err(format!("units are sold to an order that is not in the list: {order}"));
         }
-        let mut open: Vec<OpenEntry> = self.store.open_entries().await.map_err(|error| error.to_string())?;
+        let open = self.store.open_entries().await.map_err(|error| error.to_string())?;
+        let mut open: Vec<OpenEntry> = open.entries.read;
         // Matters wait for a person.
         open.retain(|entry| !matches!(entry, OpenEntry::Matter(_)));
         if !open.is_empty() {

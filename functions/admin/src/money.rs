@@ -129,7 +129,7 @@ impl MatterView {
 }
 
 pub(crate) async fn list(app: &App) -> Result<Response<Body>, Problem> {
-    let mut entries = app.store.open_entries().await?;
+    let mut entries = app.store.open_entries().await?.entries.read;
     let more = entries.len() > LISTED;
     entries.truncate(LISTED);
     let matters = entries.into_iter().map(MatterView::of).collect();

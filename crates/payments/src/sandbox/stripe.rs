@@ -102,9 +102,14 @@ impl Side {
             Happened::RefundFailed => ("refund.failed", failed_refund(payment, now)),
             Happened::Disputed => ("charge.dispute.created", dispute(payment)),
         };
+        // An event that is sent again keeps its time.
+        let happened_at = match happened {
+            Happened::Paid | Happened::PaidAtLast => payment.paid_at.unwrap_or(now),
+            _ => now,
+        };
         let event = json!({
             "id": format!("evt_{}", nonce.as_str()), "object": "event", "api_version": "2024-06-20",
-            "created": now.as_second(), "livemode": false, "type": event_type, "data": {"object": object},
+            "created": happened_at.as_second(), "livemode": false, "type": event_type, "data": {"object": object},
         });
         let body = event.to_string().into_bytes();
         let time = now.as_second().to_string();
