@@ -28,13 +28,14 @@ function matterRow(matter) {
   const actions = matter.resolveAs.map((way) =>
     button(say(`resolve_${way}`), () => resolve(matter, way), { "data-act": `resolve-${way}` }),
   );
+  const tries = matter.tries > 0 && h("p", { class: "fine" }, say("tries", { n: matter.tries }));
   return h(
     "tr",
     { "data-matter": kind },
     h("td", {}, title),
     h("td", {}, h("span", { class: "mono" }, orderId), h("p", { class: "fine mono" }, `${method} ${transaction}`)),
     h("td", {}, money(matter.amount, currency), left && h("p", { class: "fine" }, say("remaining", { amount: left }))),
-    h("td", {}, localTime(matter.since), matter.tries ? h("p", { class: "fine" }, say("tries", { n: matter.tries })) : null),
+    h("td", {}, localTime(matter.since), tries),
     h("td", {}, words || "–"),
     h("td", {}, h("div", { class: "actions" }, actions)),
   );

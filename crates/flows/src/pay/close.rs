@@ -70,8 +70,15 @@ pub enum CloseOutcome {
 /// Closes an order.
 pub async fn close(context: Context<'_>, id: &OrderId, cause: Cause) -> Result<CloseOutcome, FlowError> {
     let outcome = close_unpaid(context, id, cause).await?;
-    if let CloseOutcome::Closed(order) | CloseOutcome::AlreadyClosed(order) = &outcome {
-        finish::drop_deadline(context.store, order, context.now).await;
+    match &outcome {
+        CloseOutcome::Closed(order) | CloseOutcome::AlreadyClosed(order) => {
+            finish::drop_deadline(context.store, order, context.now).await;
+        }
+        // The run that found it paid may have stopped before this step.
+        CloseOutcome::Refused(order) if order.status == Status::Paid => {
+            finish::drop_deadline(context.store, order, context.now).await;
+        }
+        _ => {}
     }
     Ok(outcome)
 }
