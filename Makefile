@@ -1,6 +1,6 @@
 # A bare `make` prints the targets. `##@` begins a group, `## ` describes a target, `#: ` names its settings.
 .DEFAULT_GOAL := help
-.PHONY: help run demo preflight build-local fmt check test browser fuzz-api engines agree lint-template \
+.PHONY: help run demo preflight build-local fmt check test browser pictures fuzz-api engines agree lint-template \
 	invoke invoke-all invoke-binaries rehearse \
 	dead-letters redrive audit reconcile build verify-artifact deploy destroy publish-web bootstraps \
 	plan load bench bench-compare cold-start instructions prove sim planted-bugs drill
@@ -52,6 +52,9 @@ fmt: ## Format the code
 
 browser: build-local ## Test the pages in a real browser; screenshots are kept in tests/output/browser
 	@tests/browser/run.sh
+
+pictures: build-local ## Take the pictures of docs/quickstart.md, by the browser test that walks through it
+	@PICTURES=docs/quickstart tests/browser/run.sh tour.test.mjs
 
 EXAMPLES ?= 20
 fuzz-api: build-local ## Fuzz the running API against web/openapi.yaml with schemathesis

@@ -105,7 +105,7 @@ async fn a_payment_that_does_not_match_any_request_changes_nothing_and_is_counte
             .iter()
             .map(|entry| if let OpenEntry::Matter(matter) = entry { matter.kind } else { panic!("{entry:?}") })
             .collect();
-        assert_eq!(kinds.len(), 3, "{method}: {kinds:?}");
+        assert_eq!(kinds.len(), 2, "{method}: {kinds:?}");
     }
 }
 
