@@ -129,6 +129,7 @@ pub(crate) fn payment(world: &World, kind: ProviderKind, number: &str) -> Paymen
         return_url: String::new(),
         state: State::Paid,
         paid_at: Some(world.now()),
+        refunded: 0,
     }
 }
 
