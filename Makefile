@@ -1,7 +1,8 @@
 # A bare `make` prints the targets. `##@` begins a group, `## ` describes a target, `#: ` names its settings.
 .DEFAULT_GOAL := help
-.PHONY: help run demo preflight build-local fmt check test browser fuzz-api engines agree lint-template rie rehearse \
-	dead-letters redrive audit reconcile build deploy destroy publish-web bootstraps \
+.PHONY: help run demo preflight build-local fmt check test browser pictures fuzz-api engines agree lint-template \
+	invoke invoke-all invoke-binaries rehearse \
+	dead-letters redrive audit reconcile build verify-artifact deploy destroy publish-web bootstraps \
 	plan load bench bench-compare cold-start instructions prove sim planted-bugs drill
 
 help: ## Print the targets
@@ -14,17 +15,23 @@ help: ## Print the targets
 NEXTEST := infra/tools/scripts/nextest.sh
 
 ##@ Run
-run: build-local ## Run the whole system on this machine
-#: PORT=3000 DATA_DIR=.local ARGS="--fresh --logs seckill"
+run: preflight ## Run the whole system on this machine
+#: PORT=3000 DATA_DIR=.local ARGS="--fresh --logs seckill --host processes"
+	@$(call built,seckill-local)
 	@target/debug/seckill-local $(ARGS)
 
-demo: build-local ## Run the system, open a sale in ten seconds and let 2,000 simulated buyers in
+demo: preflight ## Run the system, open a sale in ten seconds and let 2,000 simulated buyers in
 #: PORT=3000 ARGS="--buyers 500"
+	@$(call built,seckill-demo)
 	@target/debug/seckill-demo $(ARGS)
 
-build-local: preflight ## Build the functions and the local cloud for this machine
-	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
+build-local: preflight ## Build all programs for this machine
+	@$(BUILDING)
 	@cargo build --workspace --bins || $(PREFLIGHT) explain
+
+# Builds one program. It has the features that the whole workspace has, so nothing is compiled twice.
+BUILDING = echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
+built = $(BUILDING) && { cargo build --bin $1 || $(PREFLIGHT) explain; }
 
 # One line about what is missing, before a build and after one that failed.
 PREFLIGHT := infra/tools/scripts/preflight.sh
@@ -52,6 +59,9 @@ fmt: ## Format the code
 browser: build-local ## Test the pages in a real browser; screenshots are kept in tests/output/browser
 	@tests/browser/run.sh
 
+pictures: build-local ## Take the pictures of docs/quickstart.md, by the browser test that walks through it
+	@PICTURES=docs/quickstart tests/browser/run.sh tour.test.mjs
+
 EXAMPLES ?= 20
 fuzz-api: build-local ## Fuzz the running API against web/openapi.yaml with schemathesis
 #: EXAMPLES=20
@@ -73,9 +83,18 @@ bootstraps:
 	@echo "Building the bootstraps (the first time takes many minutes: each is linked as a whole)..."
 	@cargo build --release $(foreach name,$(FUNCTIONS) minimal,--bin $(name))
 
-rie: build-local bootstraps ## Run every bootstrap under AWS's Runtime Interface Emulator, on tests/events
-	@venv=$$(infra/tools/scripts/venv.sh sam) && \
-		"$$venv/bin/python" infra/tools/scripts/rie.py $(BOOTSTRAPS) target/debug/seckill-local
+# The functions as Lambda starts them, and the local cloud that they call.
+invoke-binaries: preflight
+	@cargo build --quiet --workspace $(foreach name,$(FUNCTIONS) seckill-local,--bin $(name)) || $(PREFLIGHT) explain
+
+INVOKE = venv=$$(infra/tools/scripts/venv.sh sam) && "$$venv/bin/python" infra/tools/scripts/invoke.py
+invoke: invoke-binaries ## Run a function on an event with sam local invoke; without Docker, with its emulator
+#: FUNCTION=seckill EVENT=tests/events/seckill.json, EVENT=- reads the standard input, WITH=emulator
+	@$(INVOKE) one '$(FUNCTION)' '$(EVENT)'
+
+invoke-all: invoke-binaries ## Run every event of tests/events, and check the answers
+#: WITH=emulator BINARIES=target/release, after make bootstraps
+	@$(INVOKE) all
 
 rehearse: build-local bootstraps ## Deploy template.yaml to an emulator of AWS, and run a sale there
 	@venv=$$(infra/tools/scripts/venv.sh sam) && ministack=$$(infra/tools/scripts/venv.sh ministack) && \
@@ -109,8 +128,13 @@ build: ## Build the functions for Lambda
 #: ARCH=arm64 or x86_64
 	@infra/stage.sh build
 
-deploy: ## Build and deploy a stage; the first time SAM asks for its parameters
-#: STAGE=dev
+verify-artifact: invoke-binaries ## Check and execute what make build made, on the events of tests/events
+#: ARCH=arm64 or x86_64
+	@venv=$$(infra/tools/scripts/venv.sh sam) && \
+		"$$venv/bin/python" infra/tools/scripts/verify_artifact.py $(or $(ARCH),arm64)
+
+deploy: ## Build, verify and deploy a stage; the first time SAM asks for its parameters
+#: STAGE=dev, VERIFY=no deploys without executing the functions first
 	@infra/stage.sh deploy
 
 publish-web: ## Publish the pages to a stage (needs the AWS CLI)
@@ -126,20 +150,20 @@ plan: build-local ## Say what a sale will need and cost
 #: UNITS=10000 BUYERS=1000000 SECONDS=60 ARGS="--shape even"
 	@target/debug/seckill-plan $(CROWD) $(ARGS)
 
-load: build-local ## Send buyers to a running system, then audit the sale
+load: preflight ## Send buyers to a running system, then audit the sale
 #: BASE_URL=http://127.0.0.1:3000 UNITS=1000 BUYERS=5000 SECONDS=20 ARGS="--pays 80"
+	@$(call built,seckill-load)
 	@target/debug/seckill-load $(CROWD) $(ARGS)
 
 CROWD = $(if $(UNITS),--units $(UNITS)) $(if $(BUYERS),--buyers $(BUYERS)) $(if $(SECONDS),--seconds $(SECONDS))
 
-# The load meets the bootstraps as they are deployed. PROFILE=dev measures what the tests run instead.
-PROFILE ?= bench-local
-bench: $(if $(filter dev,$(PROFILE)),,bootstraps) ## Measure engines, invocations, costs and a load
-#: PROFILE=dev ARGS="--only crowd"
+# PROFILE=dev measures what `make run` runs instead of optimised programs.
+PROFILE ?= release
+bench: $(if $(filter dev,$(PROFILE)),build-local,bootstraps) ## Measure engines, invocations, costs and a load on both hosts
+#: PROFILE=dev ARGS="--only purchases"
 	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
-	@cargo build --workspace --bins --profile $(PROFILE)
-	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench \
-		$(if $(filter dev,$(PROFILE)),,--binaries $(BOOTSTRAPS)) $(ARGS)
+	@cargo build --profile $(PROFILE) --bin seckill-bench --bin bench-nothing
+	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
 
 bench-compare: ## Show two bench runs side by side
 #: BEFORE=target/bench.before.json AFTER=target/bench.json

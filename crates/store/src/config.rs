@@ -27,6 +27,8 @@ pub struct Names {
     pub orders_dead_letters_url: Option<String>,
     /// The shop's own queue, for notices about its ordinary orders; only payment-notify has it, if the shop gave one.
     pub shop_queue_url: Option<String>,
+    /// The group of the payment deadlines' schedules: functions that end orders have it, and delete what is not needed.
+    pub schedule_group: Option<String>,
     /// How payment deadlines are scheduled; only order-consumer has it.
     pub deadlines: Option<Deadlines>,
 }
@@ -48,11 +50,11 @@ impl Names {
     pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Result<Self, MissingSetting> {
         let required =
             |name: &'static str| variable(name).filter(|value| !value.is_empty()).ok_or(MissingSetting(name));
-        let deadlines = match variable("SCHEDULE_GROUP") {
+        let deadlines = match variable("SCHEDULE_ROLE_ARN") {
             None => None,
-            Some(group) => Some(Deadlines {
-                group,
-                role_arn: required("SCHEDULE_ROLE_ARN")?,
+            Some(role_arn) => Some(Deadlines {
+                group: required("SCHEDULE_GROUP")?,
+                role_arn,
                 function_arn: required("TIMEOUT_FUNCTION_ARN")?,
                 timeout_dead_letters_arn: required("TIMEOUT_DEAD_LETTERS_ARN")?,
             }),
@@ -69,24 +71,29 @@ impl Names {
             orders_queue_url: required("ORDERS_QUEUE_URL")?,
             orders_dead_letters_url: variable("ORDERS_DEAD_LETTERS_URL"),
             shop_queue_url: variable("SHOP_QUEUE_URL").filter(|url| !url.is_empty()),
+            schedule_group: variable("SCHEDULE_GROUP").filter(|group| !group.is_empty()),
             deadlines,
         })
     }
 }
 
-/// How a deployed function calls AWS. One attempt may take a second, and a call with its retries three. A press
-/// makes several calls; the `seckill` function bounds their total time itself and answers after 4.5 of its five
+/// How long a deployed function waits for AWS. One attempt may take a second, and a call with its retries three. A
+/// press makes several calls; the `seckill` function bounds their total time itself and answers after 4.5 of its five
 /// seconds.
-pub async fn sdk_config() -> SdkConfig {
-    let timeouts = TimeoutConfig::builder()
+pub fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder()
         .connect_timeout(Duration::from_millis(800))
         .operation_attempt_timeout(Duration::from_secs(1))
         .operation_timeout(Duration::from_secs(3))
-        .build();
+        .build()
+}
+
+/// How a deployed function calls AWS.
+pub async fn sdk_config() -> SdkConfig {
     // One HTTP client for all SDK clients: separate ones would each read the system's root certificates, during
     // the first press.
     let http = aws_smithy_http_client::Builder::new()
         .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc))
         .build_https();
-    aws_config::defaults(BehaviorVersion::v2026_01_12()).http_client(http).timeout_config(timeouts).load().await
+    aws_config::defaults(BehaviorVersion::v2026_01_12()).http_client(http).timeout_config(timeouts()).load().await
 }

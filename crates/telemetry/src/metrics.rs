@@ -16,7 +16,7 @@ const DEFAULT_NAMESPACE: &str = "Seckill";
 static NAMESPACE: OnceLock<String> = OnceLock::new();
 
 /// Sets the namespace of this process. Only the first call has an effect.
-pub(crate) fn set_namespace(namespace: String) {
+pub fn set_namespace(namespace: String) {
     let _ = NAMESPACE.set(namespace);
 }
 
@@ -61,6 +61,12 @@ pub enum Metric {
     Refunds,
     /// Refunds that are started and not confirmed yet.
     RefundsOpen,
+    /// Refunds that a provider refuses for good, and that wait for an operator.
+    RefundsRefused,
+    /// Matters of money for an operator, by kind, when they are found.
+    MoneyMatters,
+    /// Matters of money that wait for an operator.
+    MoneyMattersOpen,
     /// Messages that could not be processed and wait for a person.
     DeadLetters,
     /// Units missing or in excess. Must be 0.
@@ -69,6 +75,10 @@ pub enum Metric {
     ReconcileRepairs,
     /// Steps of `reconcile` that failed.
     ReconcileErrors,
+    /// Orders whose payment deadline could not be scheduled. `reconcile` closes them.
+    DeadlinesUnscheduled,
+    /// Rows that this release cannot read: a newer one wrote them, or they are damaged.
+    UnreadableRows,
 }
 
 impl Metric {
@@ -91,10 +101,15 @@ impl Metric {
             Self::NoticesForwarded => "NoticesForwarded",
             Self::Refunds => "Refunds",
             Self::RefundsOpen => "RefundsOpen",
+            Self::RefundsRefused => "RefundsRefused",
+            Self::MoneyMatters => "MoneyMatters",
+            Self::MoneyMattersOpen => "MoneyMattersOpen",
             Self::DeadLetters => "DeadLetters",
             Self::Drift => "Drift",
             Self::ReconcileRepairs => "ReconcileRepairs",
             Self::ReconcileErrors => "ReconcileErrors",
+            Self::UnreadableRows => "UnreadableRows",
+            Self::DeadlinesUnscheduled => "DeadlinesUnscheduled",
         }
     }
 
@@ -114,10 +129,15 @@ impl Metric {
             | Self::NoticesForwarded
             | Self::Refunds
             | Self::RefundsOpen
+            | Self::RefundsRefused
+            | Self::MoneyMatters
+            | Self::MoneyMattersOpen
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileRepairs
-            | Self::ReconcileErrors => "Count",
+            | Self::ReconcileErrors
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => "Count",
         }
     }
 
@@ -133,7 +153,7 @@ impl Metric {
             Self::PurchaseRefused => Some("Code"),
             Self::OrdersFailed | Self::OrdersClosed => Some("Reason"),
             Self::PaymentsSettled => Some("Provider"),
-            Self::NoticesRefused | Self::ReconcileRepairs => Some("Kind"),
+            Self::NoticesRefused | Self::ReconcileRepairs | Self::MoneyMatters | Self::MoneyMattersOpen => Some("Kind"),
             Self::PurchaseRequests
             | Self::PurchaseAccepted
             | Self::PurchaseUnsent
@@ -145,9 +165,12 @@ impl Metric {
             | Self::NoticesForwarded
             | Self::Refunds
             | Self::RefundsOpen
+            | Self::RefundsRefused
             | Self::DeadLetters
             | Self::Drift
-            | Self::ReconcileErrors => None,
+            | Self::ReconcileErrors
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => None,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The operator's requests: set up, preheat, pause, restock, close, watch and audit a sale; give points to a
-//! buyer; list dead letters and send them again.
+//! buyer; list dead letters and send them again; list open matters of money and resolve them.
 //!
 //! Every route needs a token with the scope `seckill/admin`. The gateway checks it, and so does this function.
 
 mod dead_letters;
 mod form;
 mod live;
+mod money;
 mod points;
 mod traffic;
 mod view;
@@ -113,6 +114,8 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
         (&Method::GET, ["admin", "sales", sale, "live"]) => live::show(app, &sale_id(sale)?).await,
         (&Method::GET, ["admin", "dead-letters"]) => dead_letters::list(app).await,
         (&Method::POST, ["admin", "dead-letters", kind, "redrive"]) => dead_letters::redrive(app, kind).await,
+        (&Method::GET, ["admin", "money"]) => money::list(app).await,
+        (&Method::POST, ["admin", "orders", order, "resolve"]) => money::resolve_order(app, order, request).await,
         (&Method::POST, ["admin", "points"]) => points::credit(app, request).await,
         _ => Err(Problem::not_found()),
     }
@@ -132,6 +135,9 @@ async fn list(app: &App) -> Result<Response<Body>, Problem> {
 
 async fn create(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
     let form: SaleBody = body::parse(request, body::LARGE)?;
+    if form.version().is_some() {
+        return Err(Problem::invalid("version", "must be left out: a new sale has no version yet"));
+    }
     let now = (app.clock)();
     let id = form::new_sale_id(now, (app.random)())?;
     let created = set_up::create(&app.store, id, form.into(), now).await?;
@@ -147,7 +153,8 @@ async fn read(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
 async fn edit(app: &App, id: &SaleId, request: &Request) -> Result<Response<Body>, Problem> {
     let form: SaleBody = body::parse(request, body::LARGE)?;
     let now = (app.clock)();
-    let edited = set_up::edit(&app.store, id, form.into(), now).await?;
+    let version = form.version();
+    let edited = set_up::edit(&app.store, id, form.into(), version, now).await?;
     tracing::info!(sale_id = %id, version = edited.sale.version, "a sale was edited");
     Ok(response::json(StatusCode::OK, &SaleView::of(&edited, now)))
 }

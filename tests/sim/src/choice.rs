@@ -104,6 +104,15 @@ pub enum Action {
     },
     Pause,
     Resume,
+    /// An operator reads the sale, and saves it under another name.
+    Edit {
+        name: String,
+    },
+    /// A newer release writes a row, which this one cannot read; or writes it back as this one knows it.
+    NewerRow {
+        table: usize,
+        row: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +121,18 @@ pub enum ProviderEvent {
     PaidLate,
     Failed,
     NotifiedAgain,
+    /// The buyer confirms with a delayed method: the money comes later, or never.
+    Confirmed,
+    /// An operator refunds in the provider's console.
+    RefundedInConsole,
+    PartlyRefundedInConsole,
+    /// A refund fails, perhaps after it was done.
+    RefundFailed,
+    Disputed,
+    /// The provider's next refund fails.
+    RefundsFail,
+    /// The provider's next call ends with its own server error.
+    ServerError,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +198,8 @@ impl fmt::Display for Action {
             Action::Restock { quantity, key } => write!(f, "restock of {quantity} ({key})"),
             Action::Pause => f.write_str("the sale is paused"),
             Action::Resume => f.write_str("the sale is resumed"),
+            Action::Edit { name } => write!(f, "an operator edits the sale: {name}"),
+            Action::NewerRow { table, row } => write!(f, "row {row} of table {table} has another version"),
         }
     }
 }

@@ -22,6 +22,7 @@ const ROUNDS_S: [u64; 12] = [400, 400, 400, 400, 3_700, 3_700, 3_700, 3_700, 3_7
 impl Sim {
     pub(crate) async fn settle_and_check(&mut self) -> Result<(), String> {
         self.note("settling: no more faults".into());
+        self.restore_row_version().await;
         self.finish_actors().await?;
         // The settling phase continues where the simulated reader stopped: records that it skipped stay skipped.
         self.observer.set_stream_position(self.position.clone());
@@ -41,9 +42,12 @@ impl Sim {
             self.observer.settle_down().await;
             self.safety.check(&self.observer, &all).await?;
             let is_quiet = found.found_nothing()
-                && found.refunds_open == 0
+                && found.refunds_open == Some(0)
+                && !found.walk_skipped
                 && arrived == 0
                 && late == 0
+                // An order whose payment is confirmed and not made waits for a while after its deadline.
+                && self.observer.figures(&self.offer).await.1 == 0
                 && self.until_the_next_notice().await == 0;
             // Some calls arrive only after everything has been repaired without them.
             self.late_calls_arrive(0).await?;
@@ -95,6 +99,11 @@ impl Sim {
         let failed = |order: &&OrderId| self.safety.order(order).is_some_and(|order| order.status == Status::Failed);
         if let Some(order) = self.orders.values().flatten().find(failed) {
             return Err(format!("order {order} was accepted but is FAILED"));
+        }
+        for (id, quantity) in &self.quantities {
+            if let Some(order) = self.safety.order(id).filter(|order| order.quantity != *quantity) {
+                return Err(format!("order {id} was answered with {quantity} units, but has {}", order.quantity));
+            }
         }
         let records = self.observer.records(&self.offer).await;
         self.count_ends(&records);

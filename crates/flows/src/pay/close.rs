@@ -6,7 +6,8 @@
 //! | the payment is closed at its provider | the same | (1); closing it again has no effect |
 //! | the order is CLOSED, its frozen points are back | claim and units still held | (2) |
 //! | the claim is dropped | units still held; the buyer may buy again | (2) |
-//! | the units are released | nothing | |
+//! | the units are released | the schedule of its deadline | it fires without effect |
+//! | the schedule is deleted | nothing | |
 //!
 //! (1) The same close again, which Lambda retries, or reconcile after the deadline. A buyer who asks for a payment in
 //! the meantime gets a new one.
@@ -68,6 +69,21 @@ pub enum CloseOutcome {
 
 /// Closes an order.
 pub async fn close(context: Context<'_>, id: &OrderId, cause: Cause) -> Result<CloseOutcome, FlowError> {
+    let outcome = close_unpaid(context, id, cause).await?;
+    match &outcome {
+        CloseOutcome::Closed(order) | CloseOutcome::AlreadyClosed(order) => {
+            finish::drop_deadline(context.store, order, context.now).await;
+        }
+        // The run that found it paid may have stopped before this step.
+        CloseOutcome::Refused(order) if order.status == Status::Paid => {
+            finish::drop_deadline(context.store, order, context.now).await;
+        }
+        _ => {}
+    }
+    Ok(outcome)
+}
+
+async fn close_unpaid(context: Context<'_>, id: &OrderId, cause: Cause) -> Result<CloseOutcome, FlowError> {
     let Context { store, now, .. } = context;
     let deadline_passed = (cause == Cause::Deadline).then_some(now);
     // Most orders have no payment open: one write closes them, without a read.
@@ -140,6 +156,14 @@ async fn prepare(context: Context<'_>, order: Option<Box<Order>>, cause: Cause) 
         ProviderClose::Closed => Ok(Prepared::ClosedAtProvider(order)),
         ProviderClose::Changed => Ok(Prepared::Changed),
         ProviderClose::NotBefore(moment) => Ok(Prepared::Ended(CloseOutcome::NotBefore(order, moment))),
+        // Nothing of the money is left, and the payment cannot be made a second time: the order ends unpaid.
+        ProviderClose::Refunded(arrived) => match settle(context, &arrived).await? {
+            // The payment is removed from the order.
+            Settled::Returned { .. } | Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => {
+                Ok(Prepared::Changed)
+            }
+            Settled::Wrong(_) | Settled::Unknown => Err(FlowError::unexpected_payment(&arrived)),
+        },
         ProviderClose::Paid(arrived) => match settle(context, &arrived).await? {
             Settled::Paid(order) | Settled::AlreadyPaid(order) | Settled::Revived(order) => {
                 let newly = context.is_this_run(order.paid_at);

@@ -2,10 +2,11 @@
 //! the functions' host, the event sources and the gateway, started in this order and stopped in the other.
 
 mod error;
+mod functions;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -16,18 +17,20 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
 pub use error::StartError;
+pub use functions::Functions;
 
 use crate::clock::Clock;
 use crate::data::{DataDir, LOGS};
 use crate::endpoint::Endpoint;
 use crate::engine::{Cloud, OpenError};
+use crate::front::Front;
 use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
-use crate::host::{AccessKey, Host, HostConfig, HostLimits};
-use crate::iam::{self, Policies};
+use crate::iam::Policies;
 use crate::metrics::Metrics;
 use crate::sources::{RunningSources, Sources, asynchronous};
 use crate::template;
 use crate::template::model::Stack;
+use functions::RunningFunctions;
 
 /// How often expired items and messages are deleted. AWS takes up to days; a minute shows that it happens.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -55,6 +58,8 @@ pub struct Options {
     pub logs: Vec<String>,
     /// A directory of web pages that the gateway serves beside the API.
     pub web: Option<PathBuf>,
+    /// Another address of this machine on which the engines are served, for functions in containers.
+    pub also_listen: Option<IpAddr>,
 }
 
 impl Default for Options {
@@ -71,6 +76,7 @@ impl Default for Options {
             max_environments: None,
             logs: Vec::new(),
             web: None,
+            also_listen: None,
         }
     }
 }
@@ -87,6 +93,7 @@ pub struct LocalCloud {
     sources: RunningSources,
     host: SharedHost,
     endpoint: Endpoint,
+    for_containers: Option<Endpoint>,
     policies: Arc<Policies>,
     // Ends with the set: a task of its own would hold the databases open.
     sweeper: JoinSet<()>,
@@ -100,7 +107,7 @@ pub struct LocalCloud {
 pub type LogLines = broadcast::Receiver<Arc<str>>;
 
 /// The host, which `/_local/stack` looks at until it is stopped.
-type SharedHost = Arc<RwLock<Option<Host>>>;
+type SharedHost = Arc<RwLock<Option<RunningFunctions>>>;
 
 impl std::fmt::Debug for LocalCloud {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -111,12 +118,14 @@ impl std::fmt::Debug for LocalCloud {
 impl LocalCloud {
     /// Starts everything. When it returns, the API answers.
     pub async fn start(options: &Options) -> Result<Self, StartError> {
-        Self::start_with(options, Cloud::open).await
+        Self::start_with(options, Functions::Processes, Cloud::open).await
     }
 
-    /// The same, on engines that `open` opens in the data directory: with services outside AWS, for example.
+    /// The same with `functions`, on engines that `open` opens in the data directory: with services outside AWS, for
+    /// example.
     pub async fn start_with(
         options: &Options,
+        functions: Functions,
         open: impl FnOnce(&Path, Clock) -> Result<Cloud, OpenError>,
     ) -> Result<Self, StartError> {
         // The port comes first, because the template may need the address.
@@ -137,22 +146,36 @@ impl LocalCloud {
         let clock = Clock::wall();
         let cloud = open(data.path(), clock.clone())
             .map_err(|source| StartError::Open { directory: data.path().display().to_string(), source })?;
-        cloud.provision_with(&stack, &base_url).await?;
+        // Services outside AWS are at the same port, under a name that this machine and the containers resolve.
+        let (for_containers, outside_url) = match options.also_listen {
+            Some(ip) => (Some(listen_for_containers(ip, address.port()).await?), local_name(address.port())),
+            None => (None, base_url.clone()),
+        };
+        cloud.provision_with(&stack, &outside_url).await?;
 
         let policies = Arc::new(Policies::from_stack(&stack));
         let connections = Connections::default();
         let metrics = Metrics::default();
-        let endpoint = Endpoint::start_with(
-            cloud.clone(),
-            0,
-            Some(policies.authorizer()),
-            Some(connections.clone()),
-            metrics.clone(),
-        )
-        .await
-        .map_err(StartError::Endpoint)?;
+        let front = Front {
+            cloud: cloud.clone(),
+            authorizer: Some(policies.authorizer()),
+            connections: Some(connections.clone()),
+            metrics: metrics.clone(),
+            for_containers: false,
+        };
+        let loopback = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(StartError::Endpoint)?;
+        let endpoint = Endpoint::serve(loopback, front.clone()).map_err(StartError::Endpoint)?;
+        let for_containers = match for_containers {
+            Some(listener) => {
+                let front = Front { for_containers: true, ..front.clone() };
+                Some(Endpoint::serve(listener, front).map_err(StartError::Endpoint)?)
+            }
+            None => None,
+        };
         let logs_dir = data.path().join(LOGS);
-        let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
+        let place =
+            functions::Place { options, stack: &stack, endpoint_url: endpoint.url(), front, logs_dir: &logs_dir };
+        let host = RunningFunctions::start(functions, place)?;
         for lines in stack.functions.iter().filter_map(|function| host.logs(&function.name)) {
             tokio::spawn(measure(lines, metrics.clone()));
         }
@@ -165,16 +188,18 @@ impl LocalCloud {
             })
         };
         let sources = Sources::open(&cloud, &stack, &invoker, may).await?.start();
+        let requests = host.requests();
         let host: SharedHost = Arc::new(RwLock::new(Some(host)));
         let gateway = Gateway::start(GatewayConfig {
             listener,
             stack: Arc::clone(&stack),
             invoker,
+            requests,
             clock,
             connections,
             issuer: Arc::new(Issuer::open(data.path())?),
             web: options.web.clone(),
-            live: live_report(&cloud, &stack, &host, endpoint.url()),
+            live: live_report(&cloud, &stack, &host, endpoint.url(), for_containers.as_ref().map(Endpoint::url)),
             outside: cloud.outside().to_vec(),
         })?;
         let mut outside = JoinSet::new();
@@ -183,7 +208,20 @@ impl LocalCloud {
         }
         let mut sweeper = JoinSet::new();
         sweeper.spawn(sweep(cloud.clone()));
-        Ok(Self { stack, gateway, outside, sources, host, endpoint, policies, sweeper, cloud, logs_dir, data })
+        Ok(Self {
+            stack,
+            gateway,
+            outside,
+            sources,
+            host,
+            endpoint,
+            for_containers,
+            policies,
+            sweeper,
+            cloud,
+            logs_dir,
+            data,
+        })
     }
 
     /// Where the API is: `http://127.0.0.1:PORT`.
@@ -225,7 +263,7 @@ impl LocalCloud {
 
     /// Stops in this order: work of outside services, requests, events, functions, engines.
     pub async fn stop(self) {
-        let Self { gateway, mut outside, sources, host, endpoint, mut sweeper, .. } = self;
+        let Self { gateway, mut outside, sources, host, endpoint, for_containers, mut sweeper, .. } = self;
         // Before the gateway: otherwise a webhook would meet a closed port and count as refused.
         outside.shutdown().await;
         gateway.stop().await;
@@ -235,6 +273,9 @@ impl LocalCloud {
             host.stop().await;
         }
         endpoint.stop().await;
+        if let Some(endpoint) = for_containers {
+            endpoint.stop().await;
+        }
         sweeper.shutdown().await;
     }
 }
@@ -244,6 +285,16 @@ async fn listen(port: u16) -> Result<TcpListener, StartError> {
         io::ErrorKind::AddrInUse => StartError::PortInUse(port),
         _ => StartError::Listen { port, source },
     })
+}
+
+async fn listen_for_containers(address: IpAddr, port: u16) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::AlsoListen { address: SocketAddr::new(address, port), source };
+    TcpListener::bind((address, port)).await.map_err(failed)
+}
+
+/// A container is told that `localhost` has a second address, the one that is listened on for containers.
+fn local_name(port: u16) -> String {
+    format!("http://localhost:{port}")
 }
 
 /// The functions that a name on the command line stands for.
@@ -257,34 +308,18 @@ fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError>
     Ok(found)
 }
 
-fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: &Path, clock: &Clock) -> HostConfig {
-    let defaults = HostLimits::default();
-    let key = |function: &template::model::Function| {
-        let key = AccessKey {
-            id: iam::access_key_id(&function.name),
-            // Signatures are not verified, but the SDK needs a secret to sign with.
-            secret: "local".to_owned(),
-            session_token: "local".to_owned(),
-        };
-        (function.name.clone(), key)
-    };
-    HostConfig {
-        functions: stack.functions.clone(),
-        binaries_dir: options.binaries.clone(),
-        endpoint_url: endpoint.url(),
-        access_keys: stack.functions.iter().map(key).collect(),
-        logs_dir: logs_dir.to_owned(),
-        limits: HostLimits { environments: options.max_environments.unwrap_or(defaults.environments), ..defaults },
-        clock: clock.clone(),
-    }
-}
-
 /// The depth of every queue, accepted events that have not been dealt with, and each function's counters.
-fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: String) -> LiveReport {
+fn live_report(
+    cloud: &Cloud,
+    stack: &Arc<Stack>,
+    host: &SharedHost,
+    endpoint: String,
+    for_containers: Option<String>,
+) -> LiveReport {
     let (cloud, stack, host) = (cloud.clone(), Arc::clone(stack), Arc::clone(host));
     Arc::new(move || {
         let (cloud, stack, host) = (cloud.clone(), Arc::clone(&stack), Arc::clone(&host));
-        let endpoint = endpoint.clone();
+        let (endpoint, for_containers) = (endpoint.clone(), for_containers.clone());
         Box::pin(async move {
             let mut queues = Map::new();
             for queue in &stack.queues {
@@ -297,6 +332,7 @@ fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: S
             }
             json!({
                 "endpoint": endpoint,
+                "containerEndpoint": for_containers,
                 "outputs": stack.outputs,
                 "queues": queues,
                 "asynchronous": asynchronous,

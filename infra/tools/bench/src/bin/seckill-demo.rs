@@ -158,8 +158,29 @@ async fn play(base_url: &str, options: &Options) -> Result<(), Problem> {
     if options.once {
         return if is_correct { Ok(()) } else { Err(format!("the audit found a problem: {audit}").into()) };
     }
-    println!("\n  The last buyer has left. The system keeps running until Ctrl-C.");
+    println!("\n  The last buyer has left. The system keeps running until Ctrl-C.\n");
+    print!("{}", tour(base_url, &sale));
     std::future::pending().await
+}
+
+/// What to look at next, in which page. `docs/quickstart.md` has the same steps with pictures, and the browser test
+/// walks through them.
+fn tour(base_url: &str, sale: &str) -> String {
+    let console = format!("{base_url}/console?sale={sale}");
+    let steps = [
+        ("Look at the sale", format!("{console}: sign in with any name")),
+        ("Check that it adds up", "the same page, Audit: free + held + sold = total".to_owned()),
+        ("Add stock", "the same page, Live: add five phones".to_owned()),
+        ("Open the storefront", format!("{base_url}/: sign in with another name")),
+        ("Press the button", "the phone is yours for as long as the payment window is open".to_owned()),
+        ("Pay at the provider", "WeChat Pay, then the link below the code: a simulated provider".to_owned()),
+        ("See the payment arrive", "the storefront shows it without reloading".to_owned()),
+        ("Ask for the money back", "refund the order: its unit is on sale again".to_owned()),
+        ("Pause the sale", "in the console: the storefront's button follows".to_owned()),
+        ("Look behind the pages", format!("the console's dead letters, and {base_url}/_local/stack")),
+    ];
+    let lines = (1..).zip(&steps).map(|(number, (title, how))| format!("  {number:>2}. {title:<24}{how}\n"));
+    format!("  A tour (docs/quickstart.md has pictures of it)\n{}\n", lines.collect::<String>())
 }
 
 async fn set_up(operator: &User, opens_ms: i64, options: &Options) -> Result<String, Problem> {
