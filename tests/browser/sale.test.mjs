@@ -26,7 +26,7 @@ async function open(path, options = DESKTOP) {
     if (message.type() === "error" && !/Failed to load resource/.test(message.text()))
       page.problems.push(message.text());
   });
-  page.on("dialog", (dialog) => dialog.accept());
+  page.on("dialog", (dialog) => dialog.accept(dialog.type() === "prompt" ? "bank transfer" : undefined));
   page.framesReceived = [];
   page.on("websocket", (socket) =>
     socket.on("framereceived", (frame) => page.framesReceived.push(JSON.parse(frame.payload))),
@@ -263,6 +263,35 @@ test("a dead letter is shown with its reason, and can be redriven", async () => 
   await picture(operator, "console-dead-letters");
   await operator.click('[data-act="redrive-orders"]');
   await until("it was redriven", 10, async () => /1 redriven/.test(await operator.innerText("#toast")));
+});
+
+test("a refund that the provider refuses is shown with its words, and resolved by an operator", async () => {
+  const ask = async (path, options = {}) => {
+    const answer = await fetch(`${cloud.base}${path}`, options);
+    return answer.json();
+  };
+  const { token } = await ask("/_local/token", { method: "POST", body: JSON.stringify({ sub: "refused" }) });
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const post = (path, body) => ask(path, { method: "POST", headers, body: JSON.stringify(body) });
+  const { orderId } = await post("/seckill", { saleId, itemId: "phone", quantity: 1 });
+  await until("there is an order", 10, async () => {
+    return (await ask(`/orders/${orderId}`, { headers })).status === "PENDING_PAYMENT";
+  });
+  const payment = await post(`/orders/${orderId}/payments`, { method: "wechat" });
+  await post(`/_sandbox/payments/${payment.paymentId}`, { action: "pay" });
+  await until("it is paid", 10, async () => (await ask(`/orders/${orderId}`, { headers })).status === "PAID");
+  await post("/_sandbox/moods/wechat", { mood: "refunds-refused" });
+  assert.equal((await post(`/orders/${orderId}/refund`, {})).status, "REFUNDING");
+  await operator.click("#money");
+  const matter = operator.locator('[data-matter="REFUND_REFUSED"]');
+  await until("the matter is shown", 10, async () => (await matter.count()) === 1);
+  const text = await matter.innerText();
+  assert.ok(text.includes(orderId) && text.includes("退款期限"), text);
+  await picture(operator, "console-money");
+  await operator.click('[data-act="resolve-REFUNDED_BY_HAND"]');
+  await until("it is resolved", 10, async () => (await matter.count()) === 0);
+  assert.equal((await ask(`/orders/${orderId}`, { headers })).status, "REFUNDED");
+  await post("/_sandbox/moods/wechat", { mood: "well" });
 });
 
 const json = (route, body, status = 200) =>

@@ -171,3 +171,32 @@ async fn a_purchase_costs_the_same_with_a_thousand_and_with_two_hundred_thousand
     }
     assert_eq!(costs[0], costs[1]);
 }
+
+/// A press, a look at the order, and a walk of reconcile make as many calls after a thousand sales as in the first.
+#[tokio::test]
+async fn nothing_in_a_sale_slows_down_with_the_number_of_past_sales() {
+    let mut counted = Vec::new();
+    for past in [0, 1_000] {
+        let world = World::new().await;
+        for n in 0..past {
+            let id: domain::ids::SaleId = format!("past-{n}").parse().unwrap();
+            let form = testkit::world::form(10, 1);
+            flows::sale::set_up::create(&world.store, id.clone(), form, world.now()).await.unwrap();
+            let closed = domain::sale::SaleChange::Close;
+            flows::sale::set_up::change(&world.store, &id, closed, world.now()).await.unwrap();
+        }
+        let offer = world.sale(100, 1).await;
+        world.wire.forget_calls();
+        let order = world.buys(&offer, "alice").await;
+        let press = world.wire.calls().len();
+        world.settle_down().await;
+        world.wire.forget_calls();
+        world.store.order(&order).await.unwrap();
+        let status = world.wire.calls().len();
+        world.pass(61);
+        world.wire.forget_calls();
+        assert_eq!(world.reconcile().await.holders, 1);
+        counted.push((press, status, world.wire.calls().len()));
+    }
+    assert_eq!(counted[0], counted[1], "calls of a press, a status and a walk");
+}

@@ -7,6 +7,7 @@ use ::payments::{HttpCall, Nonce, ProviderKind};
 use domain::Timestamp;
 use domain::ids::{Offer, OrderId};
 use edge::{Body, Request};
+use local_cloud::template::ReadOptions;
 use sandbox::is_accepted;
 use serde_json::Value;
 use store::{Names, Store};
@@ -128,10 +129,30 @@ pub(crate) fn payment(world: &World, kind: ProviderKind, number: &str) -> Paymen
         return_url: String::new(),
         state: State::Paid,
         paid_at: Some(world.now()),
+        refunded: 0,
     }
 }
 
 /// The ARN of the payment secret in the template.
 pub(crate) fn payment_secret() -> String {
     function("payment-notify").environment["PAYMENT_SECRET_ARN"].clone()
+}
+
+/// A buyer is known by the salt of the data, which may come from another stack.
+#[test]
+fn the_salt_of_buyers_is_a_parameter_and_not_the_stack() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+    let salts = |stack_name: &str, salt: Option<&str>| {
+        let parameters = salt.map(|salt| ("BuyerSalt".to_owned(), salt.to_owned())).into_iter().collect();
+        let options = ReadOptions { stack_name: stack_name.to_owned(), parameters, ..ReadOptions::default() };
+        let stack = local_cloud::template::read_with(&path, &options).unwrap();
+        let of = |binary: &str| {
+            let function = stack.functions.iter().find(|function| function.binary == binary).unwrap();
+            function.environment["BUYER_SALT"].clone()
+        };
+        ["seckill", "shop", "admin"].map(of)
+    };
+    assert_eq!(salts("old", Some("secret")), salts("new", Some("secret")));
+    assert_eq!(salts("old", Some("secret")), ["secret"; 3]);
+    assert_ne!(salts("old", None), salts("new", None), "without a salt of its own, a stack has its id");
 }

@@ -12,7 +12,7 @@ use domain::ids::{Offer, OrderId};
 use domain::order::Status;
 use domain::payment::Method;
 use flows::pay::close::{Cause, close};
-use flows::pay::refund::refund;
+use flows::pay::refund::{Asker, refund};
 use flows::pay::start_payment::Started;
 use futures::task::noop_waker;
 use local_cloud::wire::{Fault, Wire};
@@ -142,7 +142,7 @@ impl Scene {
                 }
                 Event::Refund => {
                     let (store, providers) = (world.store_of("shop"), world.providers_of("shop"));
-                    let _ = refund(flows::Context::new(&store, &providers, now), order).await;
+                    let _ = refund(flows::Context::new(&store, &providers, now), order, Asker::Buyer).await;
                 }
             }
         })

@@ -3,6 +3,7 @@
 //! | modules | what they prove |
 //! |---|---|
 //! | `sale_rules`, `shop`, `payments`, `points`, `notices`, `push`, `live` | what buyers, operators and providers see |
+//! | `money_edges` | what providers and people really do: failed refunds, refunds in a console, disputes |
 //! | `write_conditions` | every conditional write refuses what is late, duplicated or about another order |
 //! | `crashes`, `money_crashes`, `repairs`, `walks` | flows stop anywhere and run twice; reconcile repairs the rest |
 //! | `late_requests`, `races`, `interleavings`, `outages`, `crowd` | lost answers, concurrency, outages, load |
@@ -26,6 +27,7 @@ mod interleavings;
 mod late_requests;
 mod live;
 mod money_crashes;
+mod money_edges;
 mod notices;
 mod outages;
 mod payments;

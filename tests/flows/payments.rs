@@ -6,7 +6,7 @@ use domain::payment::{Method, OpenEntry};
 use flows::FlowError;
 use flows::buy::purchase::Refusal;
 use flows::pay::close::{Cause, CloseOutcome, close};
-use flows::pay::refund::{Refund, refund};
+use flows::pay::refund::{Asker, Refund, refund};
 use flows::pay::settle::{Settled, settle};
 use flows::pay::start_payment::NotStarted;
 use local_cloud::wire::Fault;
@@ -43,7 +43,7 @@ async fn an_order_can_be_paid_refunded_and_bought_again_with_every_provider() {
         assert_eq!(status(&world, &order).await, Status::Paid, "{method}");
         assert_eq!(world.figures(&offer).await, (4, 0, 1));
 
-        let first = refund(world.context(), &order).await.unwrap();
+        let first = refund(world.context(), &order, Asker::Operator).await.unwrap();
         assert!(matches!(first, Refund::Done { .. } | Refund::UnderWay(_)), "{method}: {first:?}");
         world.settle_fully().await;
         assert_eq!(status(&world, &order).await, Status::Refunded, "{method}");
@@ -277,7 +277,11 @@ async fn a_payment_with_a_wrong_amount_currency_method_or_attempt_changes_nothin
         let settled = settle(world.context(), &wrong).await.unwrap();
         assert!(matches!(settled, Settled::Wrong(_)), "{wrong:?}");
     }
-    assert_eq!(world.state().await, before);
+    let mut now = world.state().await;
+    let mut before = before;
+    now.retain(|table, _| !table.contains("Ledger"));
+    before.retain(|table, _| !table.contains("Ledger"));
+    assert_eq!(now, before, "an operator finds the matters; nothing else changes");
     let mut unknown = good.clone();
     unknown.order = world.buys(&offer, "nobody-yet").await;
     assert_eq!(settle(world.context(), &unknown).await.unwrap(), Settled::Unknown);
@@ -332,7 +336,7 @@ async fn a_refund_that_fails_at_the_provider_is_retried() {
             world.pay(&started).await;
             world.deliver_notices().await;
             world.cloud.sandbox.set_mood(kind(method), mood, None);
-            let asked = refund(world.context(), &order).await.unwrap();
+            let asked = refund(world.context(), &order, Asker::Operator).await.unwrap();
             assert!(matches!(asked, Refund::UnderWay(_)), "{mood:?} {method}: {asked:?}");
             assert_eq!(world.figures(&offer).await, (4, 0, 1), "the unit stays sold until the money is refunded");
             world.pass(60);
@@ -352,13 +356,13 @@ async fn only_a_paid_order_can_be_refunded() {
     let world = World::new().await;
     let offer = world.sale(5, 1).await;
     let order = world.unpaid_order(&offer, "ann").await;
-    let refused = refund(world.context(), &order).await.unwrap();
+    let refused = refund(world.context(), &order, Asker::Operator).await.unwrap();
     assert!(matches!(refused, Refund::Refused(_)));
     close(world.context(), &order, Cause::Buyer).await.unwrap();
-    let refused = refund(world.context(), &order).await.unwrap();
+    let refused = refund(world.context(), &order, Asker::Operator).await.unwrap();
     assert!(matches!(refused, Refund::Refused(_)));
     let queued = world.buys(&offer, "bob").await;
-    assert_eq!(refund(world.context(), &queued).await.unwrap(), Refund::Unknown);
+    assert_eq!(refund(world.context(), &queued, Asker::Operator).await.unwrap(), Refund::Unknown);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use domain::order::Status;
 use domain::payment::Method;
 use flows::pay::close::{Cause, close};
-use flows::pay::refund::refund;
+use flows::pay::refund::{Asker, refund};
 use flows::pay::start_payment::NotStarted;
 use testkit::world::World;
 
@@ -27,7 +27,7 @@ async fn points_pay_an_order_at_once_and_a_refund_returns_them_once() {
     let again = world.try_start_payment(&order, Method::Points, 0).await;
     assert!(matches!(again, Err(NotStarted::WrongStatus(Status::Paid))));
     for _ in 0..2 {
-        refund(world.context(), &order).await.unwrap();
+        refund(world.context(), &order, Asker::Operator).await.unwrap();
     }
     assert_eq!(world.order(&order).await.unwrap().status, Status::Refunded);
     assert_eq!(world.points_of("ann").await, (1_500, 0));
@@ -40,7 +40,7 @@ async fn a_balance_never_goes_below_zero() {
     let (world, offer) = world().await;
     let order = world.unpaid_order(&offer, "ann").await;
     world.start_payment(&order, Method::Points, 0).await;
-    refund(world.context(), &order).await.unwrap();
+    refund(world.context(), &order, Asker::Operator).await.unwrap();
     let next = world.unpaid_order(&offer, "ann").await;
     let mixed = world.start_payment(&next, Method::Wechat, 900).await;
     assert_eq!((mixed.amount, mixed.points), (6_990, 900));
@@ -87,7 +87,7 @@ async fn points_that_are_combined_with_money_are_frozen_and_then_spent() {
     world.deliver_notices().await;
     assert_eq!(world.order(&order).await.unwrap().status, Status::Paid);
     assert_eq!(world.points_of("ann").await, (1_100, 0));
-    refund(world.context(), &order).await.unwrap();
+    refund(world.context(), &order, Asker::Operator).await.unwrap();
     world.settle_fully().await;
     assert_eq!(world.points_of("ann").await, (1_500, 0), "the points are returned with the money");
     world.records_agree(&offer, &[order]).await.unwrap();

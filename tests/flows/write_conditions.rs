@@ -345,7 +345,7 @@ async fn an_order_is_revived_only_if_its_units_are_still_free() {
     let pay_by = world.order(&id).await.unwrap().pay_by;
     flows::pay::close::close(world.context_at(pay_by), &id, flows::pay::close::Cause::Deadline).await.unwrap();
     let closed = world.order(&id).await.unwrap();
-    let with = PaidWith { method: Method::Alipay, attempt: 0, transaction: "t1".into(), amount: 100, points: 0 };
+    let with = PaidWith::of(Method::Alipay, 0, "t1", 100);
     world.store.log_payment(&PayEntry::new(&closed, &with, pay_by), true).await.unwrap();
     let revive = async || world.store.revive(&closed, 0, &with, pay_by).await.unwrap();
 

@@ -7,6 +7,7 @@ import { callApi, say, showProblem } from "/console/state.js";
 const MINUTE_MS = 60000;
 const toMinor = (text, currency) => Math.round(Number(text) * 10 ** decimals(currency));
 const toMajor = (amount, currency) => (amount / 10 ** decimals(currency)).toFixed(decimals(currency));
+const timeOrNull = (text) => (text === "" ? null : new Date(text).toISOString());
 const numberOrNull = (text) => (text.trim() === "" ? null : Number(text));
 
 /** A time as datetime-local takes it: in the local time zone, to the second. */
@@ -52,6 +53,11 @@ function saleFields(sale) {
       min: 1,
       step: 1,
       value: sale?.itemRatePerSecond ?? "",
+    }),
+    refundsUntil: field("refundsUntil", "refundsUntil", {
+      type: "datetime-local",
+      step: 1,
+      value: sale?.refundsUntil ? toInput(sale.refundsUntil) : "",
     }),
   };
 }
@@ -105,6 +111,7 @@ function requestBody(top, items, version) {
     paymentWindowSeconds: Number(valueOf(top, "paymentWindowSeconds")),
     buyerCooldownMs: Number(valueOf(top, "buyerCooldownMs")),
     itemRatePerSecond: numberOrNull(valueOf(top, "itemRatePerSecond")),
+    refundsUntil: timeOrNull(valueOf(top, "refundsUntil")),
     items: items.map((fields) => {
       const currency = valueOf(fields, "currency");
       const price = valueOf(fields, "price");

@@ -6,6 +6,7 @@ import { auditPanel } from "/console/audit.js";
 import { showLetters } from "/console/dead-letters.js";
 import { editSale } from "/console/form.js";
 import { livePanel, refreshLive } from "/console/live.js";
+import { showMoney } from "/console/money.js";
 import { setUpPanel } from "/console/set-up.js";
 import { callApi, callApiWithRetries, chosenSale, phase, say, showProblem, state } from "/console/state.js";
 
@@ -29,7 +30,7 @@ export async function loadSales() {
 export function drawSide() {
   if (!state.user) return;
   const side = $("#side");
-  const isLetters = state.tab === "letters";
+  const isLetters = ["letters", "money"].includes(state.tab);
   const shown = state.sales.map((sale) => [sale.saleId, sale.name, phase(sale), sale.startsAt]);
   const looks = JSON.stringify([shown, state.chosen, isLetters, state.hasOlderSales]);
   if (side.dataset.looks === looks) return;
@@ -44,7 +45,12 @@ export function drawSide() {
     ),
     ...(state.sales.length === 0 ? [h("p", { class: "fine" }, say("noSales"))] : []),
     ...(state.hasOlderSales ? [h("p", { class: "fine" }, say("olderSales"))] : []),
-    h("div", { class: "actions" }, button(say("deadLetters"), openLetters, { id: "letters" })),
+    h(
+      "div",
+      { class: "actions" },
+      button(say("money"), openMoney, { id: "money" }),
+      button(say("deadLetters"), openLetters, { id: "letters" }),
+    ),
   );
 }
 
@@ -68,6 +74,13 @@ function openLetters() {
   state.charts = null;
   drawSide();
   showLetters();
+}
+
+function openMoney() {
+  state.tab = "money";
+  state.charts = null;
+  drawSide();
+  showMoney();
 }
 
 const openForm = (sale) =>
@@ -185,7 +198,7 @@ function tabBar() {
 /** Draws the countdown of the chosen sale; and the whole sale, when its phase has changed. */
 export function drawClock() {
   const sale = chosenSale();
-  if (!sale || state.tab === "letters") return;
+  if (!sale || ["letters", "money"].includes(state.tab)) return;
   const now = phase(sale);
   const badge = $("#phase");
   if (badge && badge.className !== `badge ${now}`) {

@@ -14,7 +14,7 @@ export const state = {
   hasOlderSales: false,
   /** The id of the sale that is shown. */
   chosen: new URLSearchParams(location.search).get("sale"),
-  /** What is shown of it: "live", "setUp" or "audit"; or "letters" for the dead letters. */
+  /** What is shown of it: "live", "setUp" or "audit"; "letters" for the dead letters, "money" for open matters. */
   tab: "live",
   /** The charts on the page, while the live tab is shown. */
   charts: null,

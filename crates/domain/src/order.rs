@@ -81,8 +81,10 @@ pub enum Event {
     Revive,
     /// Somebody asked for the money back.
     StartRefund,
-    /// The provider confirmed the refund.
+    /// The provider confirmed the refund, or an operator has made it by hand.
     FinishRefund,
+    /// An operator gives up a refund that the provider refuses: the order stays paid.
+    KeepPaid,
 }
 
 /// What an event does to an order.
@@ -101,16 +103,16 @@ pub enum Step {
 ///
 /// ```text
 /// PENDING_PAYMENT --Pay--> PAID --StartRefund--> REFUNDING --FinishRefund--> REFUNDED
-///        |                   ^
-///      Close                 |
-///        v                   |
-///     CLOSED -----Revive-----+              FAILED: no event changes it
+///        |                 ^  ^                      |
+///      Close               |  +-------KeepPaid-------+
+///        v                 |
+///     CLOSED ----Revive----+                FAILED: no event changes it
 /// ```
 ///
 /// Three properties hold, and the tests of this module check each of them for every status and event:
 ///
 /// - **Idempotent.** Repeating the event that led to the current status answers [`Step::Already`].
-/// - **Forward only.** Every change increases [`Status::rank`].
+/// - **Forward only.** Every change increases [`Status::rank`], except `KeepPaid`, which an operator alone can decide.
 /// - **Units are given back once.** An order that is no longer live becomes live again only through `Revive`, which
 ///   takes new units.
 ///
@@ -119,29 +121,30 @@ pub enum Step {
 ///
 /// The match has no wildcard. A new status or event does not compile until every combination has an answer.
 pub fn step(status: Status, event: Event) -> Step {
-    use Event::{Close, FinishRefund, Pay, Revive, StartRefund};
+    use Event::{Close, FinishRefund, KeepPaid, Pay, Revive, StartRefund};
     use Status::{Closed, Failed, Paid, PendingPayment, Refunded, Refunding};
     match (status, event) {
         (PendingPayment, Close) => Step::Become(Closed),
         (PendingPayment, Pay) => Step::Become(Paid),
-        (PendingPayment, Revive | StartRefund | FinishRefund) => Step::Refuse,
+        (PendingPayment, Revive | StartRefund | FinishRefund | KeepPaid) => Step::Refuse,
 
-        (Paid, Pay | Revive) => Step::Already,
+        (Paid, Pay | Revive | KeepPaid) => Step::Already,
         (Paid, StartRefund) => Step::Become(Refunding),
         (Paid, Close | FinishRefund) => Step::Refuse,
 
         (Closed, Close) => Step::Already,
         (Closed, Revive) => Step::Become(Paid),
-        (Closed, Pay | StartRefund | FinishRefund) => Step::Refuse,
+        (Closed, Pay | StartRefund | FinishRefund | KeepPaid) => Step::Refuse,
 
-        (Failed, Close | Pay | Revive | StartRefund | FinishRefund) => Step::Refuse,
+        (Failed, Close | Pay | Revive | StartRefund | FinishRefund | KeepPaid) => Step::Refuse,
 
         (Refunding, StartRefund) => Step::Already,
         (Refunding, FinishRefund) => Step::Become(Refunded),
+        (Refunding, KeepPaid) => Step::Become(Paid),
         (Refunding, Close | Pay | Revive) => Step::Refuse,
 
         (Refunded, StartRefund | FinishRefund) => Step::Already,
-        (Refunded, Close | Pay | Revive) => Step::Refuse,
+        (Refunded, Close | Pay | Revive | KeepPaid) => Step::Refuse,
     }
 }
 
@@ -159,6 +162,8 @@ pub enum Reason {
     ClaimLost,
     /// The sale or the item no longer exists.
     UnknownItem,
+    /// An operator closed the order without asking its payment provider.
+    Operator,
 }
 
 impl Reason {
@@ -170,6 +175,7 @@ impl Reason {
             Self::PaymentFailed => "PAYMENT_FAILED",
             Self::ClaimLost => "CLAIM_LOST",
             Self::UnknownItem => "UNKNOWN_ITEM",
+            Self::Operator => "OPERATOR",
         }
     }
 }
@@ -233,6 +239,9 @@ pub struct Order {
     /// Transactions that are refunded because the order did not need them. They never pay for the order.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub returned: BTreeSet<String>,
+    /// How often an operator gave up a refund and kept the order as paid.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept: u32,
     /// The trace id of the purchase request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -263,6 +272,7 @@ impl Order {
             payment: None,
             paid: None,
             returned: BTreeSet::new(),
+            kept: 0,
             trace: message.trace.clone(),
         }
     }
@@ -276,6 +286,8 @@ impl Order {
     /// version. The version is derived from the order, so keeping it up to date needs no extra write.
     pub fn version(&self) -> u32 {
         const STATUS: u32 = 1_000;
+        // An order that is kept as paid goes back from REFUNDING to PAID. Ranks are below 10.
+        const KEPT: u32 = 10 * STATUS;
         let payment = match &self.payment {
             Some(open) if !open.closing => 0,
             Some(_) => 1,
@@ -283,15 +295,20 @@ impl Order {
         };
         // At most MAX_ATTEMPTS attempts exist, so this part never carries over into the status.
         let attempts = u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).min(STATUS / 3 - 1);
-        self.status.rank() * STATUS + attempts * 3 + payment
+        self.kept.saturating_mul(KEPT).saturating_add(self.status.rank() * STATUS + attempts * 3 + payment)
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 5] = [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund];
+    const EVENTS: [Event; 6] =
+        [Event::Close, Event::Pay, Event::Revive, Event::StartRefund, Event::FinishRefund, Event::KeepPaid];
 
     #[test]
     fn an_event_changes_an_order_only_once() {
@@ -306,9 +323,9 @@ mod tests {
     }
 
     #[test]
-    fn every_change_of_the_status_increases_its_rank() {
+    fn every_change_of_the_status_but_an_operators_increases_its_rank() {
         for status in Status::ALL {
-            for event in EVENTS {
+            for event in EVENTS.into_iter().filter(|event| *event != Event::KeepPaid) {
                 if let Step::Become(next) = step(status, event) {
                     assert!(next.rank() > status.rank(), "{status:?} {event:?}");
                 }
@@ -333,6 +350,10 @@ mod tests {
         }
         for status in [Status::Closed, Status::Paid, Status::Refunding, Status::Refunded] {
             order.status = status;
+            seen.push(order.version());
+        }
+        for status in [Status::Paid, Status::Refunding, Status::Refunded] {
+            (order.kept, order.status) = (1, status);
             seen.push(order.version());
         }
         assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");

@@ -118,6 +118,17 @@ pub struct PaidWith {
     pub amount: i64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub points: i64,
+    /// What the provider has sent back of it without being asked by this system, in minor units: an operator's refund
+    /// in the provider's console.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refunded: i64,
+}
+
+impl PaidWith {
+    /// A payment with money alone.
+    pub fn of(method: Method, attempt: u8, transaction: &str, amount: i64) -> Self {
+        Self { method, attempt, transaction: transaction.to_owned(), amount, points: 0, refunded: 0 }
+    }
 }
 
 /// Money that arrived, according to a verified notice or answer of a provider.
@@ -132,6 +143,15 @@ pub struct Arrived {
     /// In minor units.
     pub amount: i64,
     pub currency: Currency,
+    /// What the provider has sent back of it since, in minor units. `None`: it was not asked.
+    pub refunded: Option<i64>,
+}
+
+impl Arrived {
+    /// Whether all of it went back before it was settled: there is nothing left that could pay for an order.
+    pub fn is_all_refunded(&self) -> bool {
+        self.refunded.is_some_and(|refunded| refunded >= self.amount)
+    }
 }
 
 /// What happens to money that arrived.
@@ -158,9 +178,10 @@ pub enum MoneyVerdict {
 ///
 /// 1. A decision is final. A transaction that the order lists as returned or as its payment stays that.
 /// 2. Money that differs from what the attempt requested is [`Wrong`](MoneyVerdict::Wrong), whatever the status.
-/// 3. A pending order keeps the full price, even of an attempt that was replaced by another one: the buyer paid it.
-/// 4. A closed order is [revived](MoneyVerdict::Revive) by the full price.
-/// 5. Everything else is refunded: the order is paid already, refunded or failed.
+/// 3. Money of which nothing is left, because it was refunded at the provider, is recorded as returned.
+/// 4. A pending order keeps the full price, even of an attempt that was replaced by another one: the buyer paid it.
+/// 5. A closed order is [revived](MoneyVerdict::Revive) by the full price.
+/// 6. Everything else is refunded: the order is paid already, refunded or failed.
 ///
 /// An attempt that combines money and points is kept only while it is the open payment. When it is closed its points
 /// are given back, and the money alone is less than the price.
@@ -175,6 +196,9 @@ pub fn money_verdict(order: &Order, arrived: &Arrived) -> MoneyVerdict {
     let asked = (attempt.method, attempt.amount, &order.currency);
     if asked != (arrived.method, arrived.amount, &arrived.currency) {
         return MoneyVerdict::Wrong;
+    }
+    if arrived.is_all_refunded() {
+        return MoneyVerdict::Return;
     }
     let is_open = order.payment.as_ref().is_some_and(|payment| payment.attempt == arrived.attempt);
     match order.status {
@@ -243,11 +267,12 @@ impl PayEntry {
             transaction: self.with.transaction.clone(),
             amount: self.with.amount,
             currency: self.currency.clone(),
+            refunded: None,
         }
     }
 }
 
-/// An entry of the refund log. A refund always covers a whole transaction.
+/// An entry of the refund log. A refund always covers a whole transaction, or what is left of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefundEntry {
@@ -270,6 +295,15 @@ pub struct RefundEntry {
     /// How many requests to the provider have failed.
     #[serde(default)]
     pub tries: u32,
+    /// How many refund numbers have failed for good at the provider. The next request uses a new number.
+    #[serde(default)]
+    pub rounds: u32,
+    /// What the provider has sent back without being asked by this system, in minor units. The rest is asked for.
+    #[serde(default)]
+    pub elsewhere: i64,
+    /// The provider refuses for good, and only a person can go on. The provider is still asked now and then.
+    #[serde(default)]
+    pub refused: bool,
     /// When the last of them failed.
     #[serde(
         default,
@@ -292,9 +326,18 @@ impl RefundEntry {
             at,
             done_at: None,
             tries: 0,
+            // After an operator gave up a refund, the numbers of the next one must differ from those of the first.
+            rounds: order.kept.saturating_mul(100),
+            elsewhere: with.refunded,
+            refused: false,
             tried_at: None,
             trouble: None,
         }
+    }
+
+    /// What is still to be refunded, in minor units.
+    pub fn remaining(&self) -> i64 {
+        self.with.amount.saturating_sub(self.elsewhere).max(0)
     }
 
     /// The sort key of this entry among the entries of its order.
@@ -318,6 +361,101 @@ pub enum OpenEntry {
     Pay(PayEntry),
     /// A refund that the provider has not confirmed yet.
     Refund(RefundEntry),
+    /// Something about money that an operator must look at. No step of this system goes on with it.
+    Matter(Matter),
+}
+
+/// What an operator must look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum MatterKind {
+    /// Money arrived that differs from what was requested.
+    WrongPayment,
+    /// Money arrived for an order that does not exist.
+    UnknownOrder,
+    /// Money went back that this system did not send.
+    ForeignRefund,
+    /// A refund failed after the provider had reported it as done.
+    LateRefundFailure,
+    /// The buyer disputes the payment at the bank.
+    Dispute,
+}
+
+impl MatterKind {
+    pub const ALL: [Self; 5] =
+        [Self::WrongPayment, Self::UnknownOrder, Self::ForeignRefund, Self::LateRefundFailure, Self::Dispute];
+
+    /// The text that is stored, shown and counted.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WrongPayment => "WRONG_PAYMENT",
+            Self::UnknownOrder => "UNKNOWN_ORDER",
+            Self::ForeignRefund => "FOREIGN_REFUND",
+            Self::LateRefundFailure => "LATE_REFUND_FAILURE",
+            Self::Dispute => "DISPUTE",
+        }
+    }
+}
+
+/// A matter of money that is open until an operator resolves it: an entry of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Matter {
+    /// The order that the payment's number names. It need not exist.
+    pub order: OrderId,
+    pub kind: MatterKind,
+    pub method: Method,
+    /// The provider's id of the transaction.
+    pub transaction: String,
+    /// In minor units.
+    pub amount: i64,
+    pub currency: Currency,
+    /// What the provider said.
+    pub words: String,
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
+    pub at: Timestamp,
+}
+
+impl Matter {
+    /// The sort key of this entry among the entries of its order. The same matter reported twice is one entry.
+    pub fn name(&self) -> String {
+        format!("MATTER#{}#{}#{}", self.kind.as_str(), self.method, self.transaction)
+    }
+}
+
+/// How an operator resolves what is stuck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Resolution {
+    /// The money is back at the buyer: the operator has sent it by other means.
+    RefundedByHand,
+    /// No money goes back: the order stays paid, or stays as it is.
+    KeepAsPaid,
+    /// The order is closed although its provider does not say whether its payment was made.
+    CloseWithoutProvider,
+}
+
+/// An operator's decision, an entry of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolved {
+    pub order: OrderId,
+    #[serde(rename = "as")]
+    pub resolution: Resolution,
+    pub reason: String,
+    /// The `sub` of the operator's token.
+    pub by: String,
+    /// The order's status before.
+    pub before: Status,
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
+    pub at: Timestamp,
+}
+
+impl Resolved {
+    /// The sort key of this entry among the entries of its order.
+    pub fn name(&self) -> String {
+        format!("RESOLVED#{:013}", self.at.as_millisecond())
+    }
 }
 
 #[cfg(test)]
@@ -349,7 +487,7 @@ mod tests {
 
     fn arrived(attempt: u8, method: Method, transaction: &str, amount: i64) -> Arrived {
         let order = OrderId::new(at(0), &BuyerKey::of(&Buyer::parse("a").unwrap(), ""), 1);
-        Arrived { order, attempt, method, transaction: transaction.to_owned(), amount, currency: cny() }
+        Arrived { order, attempt, method, transaction: transaction.to_owned(), amount, currency: cny(), refunded: None }
     }
 
     #[test]
@@ -390,12 +528,26 @@ mod tests {
         for status in Status::ALL {
             let returned = Order { returned: ["t".to_owned()].into(), ..order(status) };
             assert_eq!(money_verdict(&returned, &alipay), MoneyVerdict::Returned, "{status:?}");
-            let with =
-                PaidWith { method: Method::Alipay, attempt: 0, transaction: "t".into(), amount: 1_000, points: 0 };
+            let with = PaidWith::of(Method::Alipay, 0, "t", 1_000);
             assert_eq!(
                 money_verdict(&Order { paid: Some(with), ..order(status) }, &alipay),
                 MoneyVerdict::Kept,
                 "{status:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn money_that_went_back_before_it_was_settled_pays_for_nothing() {
+        let alipay = arrived(0, Method::Alipay, "t", 1_000);
+        let all = Arrived { refunded: Some(1_000), ..alipay.clone() };
+        let part = Arrived { refunded: Some(999), ..alipay };
+        for status in [Status::PendingPayment, Status::Closed] {
+            assert_eq!(money_verdict(&order(status), &all), MoneyVerdict::Return, "{status:?}");
+            assert_ne!(
+                money_verdict(&order(status), &part),
+                MoneyVerdict::Return,
+                "{status:?}: it stands for the rest"
             );
         }
     }
@@ -413,7 +565,7 @@ mod tests {
 
     #[test]
     fn a_failed_refund_is_retried_with_backoff() {
-        let with = PaidWith { method: Method::Alipay, attempt: 0, transaction: "t".into(), amount: 1, points: 0 };
+        let with = PaidWith::of(Method::Alipay, 0, "t", 1);
         let entry = |tries, tried_at| RefundEntry {
             order: arrived(0, Method::Alipay, "t", 1).order,
             with: with.clone(),
@@ -422,6 +574,9 @@ mod tests {
             at: at(0),
             done_at: None,
             tries,
+            rounds: 0,
+            elsewhere: 0,
+            refused: false,
             tried_at,
             trouble: None,
         };

@@ -19,6 +19,8 @@ pub const MAX_SALE: SignedDuration = SignedDuration::from_hours(24 * 31);
 /// The default time that a buyer has to pay.
 pub const DEFAULT_PAYMENT_WINDOW_S: u32 = 15 * 60;
 pub const MAX_PAYMENT_WINDOW_S: u32 = 24 * 60 * 60;
+/// How long after the end of a sale its buyers can be allowed to refund. Providers refund for about a year.
+pub const MAX_REFUNDS_AFTER_END: SignedDuration = SignedDuration::from_hours(24 * 366);
 /// The longest cool-down between two purchase requests of one buyer.
 pub const MAX_COOLDOWN_MS: u32 = 60_000;
 
@@ -85,6 +87,13 @@ pub struct Sale {
     /// How many purchase requests a second for one item each running function lets through. `None` is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_rate_per_second: Option<u32>,
+    /// Until when buyers can refund their orders. `None`: until the sale's end. Later an operator can.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "jiff::fmt::serde::timestamp::millisecond::optional"
+    )]
+    pub refunds_until: Option<Timestamp>,
     /// Grows with every change. A write names the version it is based on, so two operators cannot overwrite each other.
     pub version: u64,
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
@@ -140,6 +149,11 @@ pub enum Phase {
 }
 
 impl Sale {
+    /// The moment from which only an operator can refund an order.
+    pub fn refunds_until(&self) -> Timestamp {
+        self.refunds_until.unwrap_or(self.ends_at)
+    }
+
     /// The phase at `now`. The sale includes its start and excludes its end.
     pub fn phase(&self, now: Timestamp) -> Phase {
         match self.state {
@@ -176,6 +190,12 @@ pub fn check(sale: &Sale, items: &[Item]) -> Vec<FieldError> {
         sale.ends_at.duration_since(sale.starts_at) <= MAX_SALE,
         "endsAt".into(),
         "must be at most 31 days after startsAt",
+    );
+    require(
+        sale.refunds_until
+            .is_none_or(|until| until >= sale.starts_at && until.duration_since(sale.ends_at) <= MAX_REFUNDS_AFTER_END),
+        "refundsUntil".into(),
+        "must be at or after startsAt, and at most 366 days after endsAt, or left out",
     );
     let window = 1..=MAX_PAYMENT_WINDOW_S;
     require(window.contains(&sale.payment_window_s), "paymentWindowSeconds".into(), "must be 1 to 86400");
@@ -240,6 +260,7 @@ mod tests {
             state,
             buyer_cooldown_ms: 0,
             item_rate_per_second: None,
+            refunds_until: None,
             version: 1,
             changed_at: Timestamp::UNIX_EPOCH,
         }

@@ -36,6 +36,8 @@ pub enum Code {
     LimitExceeded,
     /// The sale or the order is in a state that does not allow the request.
     WrongState,
+    /// The sale's time for refunds by buyers is over.
+    RefundClosed,
     /// The sale has changed since the version that the request names.
     StaleVersion,
     /// The idempotency key was used for a different request.
@@ -51,7 +53,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 19] = [
+    pub const ALL: [Code; 20] = [
         Self::Unauthenticated,
         Self::Forbidden,
         Self::NotFound,
@@ -65,6 +67,7 @@ impl Code {
         Self::DuplicateOrder,
         Self::LimitExceeded,
         Self::WrongState,
+        Self::RefundClosed,
         Self::StaleVersion,
         Self::IdempotencyMismatch,
         Self::Invalid,
@@ -102,6 +105,7 @@ impl Code {
             Self::DuplicateOrder => ("DUPLICATE_ORDER", StatusCode::CONFLICT, "An order for this item already exists"),
             Self::LimitExceeded => ("LIMIT_EXCEEDED", StatusCode::CONFLICT, "Quantity exceeds the limit per buyer"),
             Self::WrongState => ("WRONG_STATE", StatusCode::CONFLICT, "Not possible in the current state"),
+            Self::RefundClosed => ("REFUND_CLOSED", StatusCode::CONFLICT, "Refunds are closed"),
             Self::StaleVersion => ("STALE_VERSION", StatusCode::PRECONDITION_FAILED, "Changed since it was read"),
             Self::IdempotencyMismatch => {
                 ("IDEMPOTENCY_MISMATCH", StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused")
@@ -287,6 +291,8 @@ mod tests {
                 (409, "DUPLICATE_ORDER"),
                 (409, "LIMIT_EXCEEDED"),
                 (409, "WRONG_STATE"),
+                (409, "REFUND_CLOSED"),
+                (412, "STALE_VERSION"),
                 (422, "IDEMPOTENCY_MISMATCH"),
                 (400, "INVALID"),
                 (413, "TOO_LARGE"),

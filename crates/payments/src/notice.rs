@@ -14,6 +14,8 @@ pub enum Subject {
     FlashSale(PaymentNumber),
     /// One of the shop's own orders (order type 1), by the shop's number.
     Ordinary(String),
+    /// The notice names its transaction only. [`crate::PaymentProvider::query_subject`] asks what it is about.
+    Transaction,
 }
 
 impl Subject {
@@ -49,9 +51,13 @@ pub enum Outcome {
     /// The notice's amount was refunded. WeChat Pay v2 does not sign this notice: there it is only a reason to call
     /// `query_refund`.
     Refunded,
+    /// A part of the payment was refunded: the notice's amount, in all.
+    PartlyRefunded,
     /// A refund failed. An operator must look at it.
     RefundFailed,
-    /// Nothing to act on (for example, the payment is in progress or was refunded in part).
+    /// The buyer disputes the payment; the provider's reason.
+    Disputed(String),
+    /// Nothing to act on (for example, the payment is in progress).
     Other(String),
 }
 

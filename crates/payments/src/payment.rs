@@ -84,6 +84,9 @@ pub struct PaymentRef {
     pub number: PaymentNumber,
     /// [`Created::payment`].
     pub payment: Option<String>,
+    /// [`Paid::transaction`], if the payment is known to be made. With it a provider can be asked about a payment of
+    /// which [`Created::payment`] was not kept.
+    pub transaction: Option<String>,
 }
 
 /// Money that has arrived.
@@ -108,8 +111,9 @@ pub enum PaymentStatus {
     /// The buyer has confirmed it and the bank has not answered yet: it can still become paid.
     Processing,
     Paid(Paid),
-    /// Paid, and refunded since, at least in part. Alipay reports only a refund of the whole amount.
-    Refunded(Paid),
+    /// Paid, and refunded since, at least in part: how much, in minor units, if the provider tells it. WeChat Pay does
+    /// not.
+    Refunded(Paid, Option<i64>),
     /// It was not paid and can no longer be paid.
     Closed,
     /// A status that this crate does not know. An operator must look at it.
@@ -136,8 +140,11 @@ pub struct RefundRequest {
     pub number: PaymentNumber,
     /// [`Paid::transaction`] of the payment.
     pub transaction: String,
-    /// The number of this refund, which never changes.
+    /// The number of this refund. It changes only after the provider has given it up.
     pub refund: RefundNumber,
+    /// How many requests for this refund have failed before. Stripe repeats the first answer to a request, errors
+    /// included, so each attempt must be a new request there.
+    pub attempt: u32,
     /// What is refunded, in minor units.
     pub amount: i64,
     /// What was paid, in minor units.
@@ -168,6 +175,15 @@ impl RefundNumber {
         Self(format!("{payment}R{}", hex(&suffix)))
     }
 
+    /// The number after `rounds` numbers of this refund have failed: a provider does not take up a failed one again.
+    #[must_use]
+    pub fn after(self, rounds: u32) -> Self {
+        match rounds {
+            0 => self,
+            rounds => Self(format!("{}T{rounds}", self.0)),
+        }
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -178,10 +194,15 @@ impl RefundNumber {
 pub enum Refunding {
     /// The money is on its way to the buyer, and nothing remains to be done.
     Refunded,
-    /// Not finished: `query_refund`, or the same refund again, tells the result later.
+    /// Not finished: `query_refund` tells the result later.
     Processing,
-    /// The provider has given up. An operator must look at it.
+    /// The provider has given up this refund, and no money went back. Asking again needs a new number.
     Failed(String),
+    /// The provider has taken the money and cannot deliver it: an operator must complete the refund at the provider,
+    /// under the same number.
+    Stuck(String),
+    /// The provider does not know such a refund.
+    Missing,
 }
 
 /// Why there is no answer to act on.
@@ -193,6 +214,9 @@ pub enum ProviderError {
     /// The provider refused, in its own words. Repeating the request does not help.
     #[error("the provider refused: {code}: {message}")]
     Refused { code: String, message: String },
+    /// The provider failed, and answers this request in the same way for a day. A new request may succeed.
+    #[error("the provider failed, and repeats this answer: {0}")]
+    Spent(String),
     /// It is not known whether the request took effect. It can be repeated later.
     #[error("the provider gave no clear answer: {0}")]
     Unavailable(String),
@@ -212,6 +236,8 @@ mod tests {
         assert_eq!(number, RefundNumber::of(&payment, "4200000001"));
         assert_ne!(number, RefundNumber::of(&payment, "4200000002"), "each transaction can be refunded");
         assert_eq!(number.as_str(), "01K9PZ0000ABCDEFGHJKMNPQRS000001Rac5aca0a");
-        assert_eq!(RefundNumber::parse(number.as_str()), Some(number), "a provider accepts it");
+        assert_eq!(RefundNumber::parse(number.as_str()), Some(number.clone()), "a provider accepts it");
+        assert_eq!(number.clone().after(0), number);
+        assert_eq!(number.clone().after(2).as_str(), format!("{}T2", number.as_str()), "a failed number is not reused");
     }
 }

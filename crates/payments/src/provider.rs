@@ -39,6 +39,16 @@ pub trait PaymentProvider: fmt::Debug + Send + Sync {
         now: Timestamp,
     ) -> Result<PaymentStatus, ProviderError>;
 
+    /// Asks what a transaction is about, for a notice that names nothing else.
+    fn query_subject(&self, _transaction: &str, _now: Timestamp, _nonce: &Nonce) -> Result<HttpCall, ProviderError> {
+        Err(ProviderError::Unsupported("its notices name their payments".to_owned()))
+    }
+
+    /// `None`: the transaction is not about a payment of this system.
+    fn interpret_query_subject(&self, _answer: &HttpAnswer) -> Result<Option<Subject>, ProviderError> {
+        Err(ProviderError::Unsupported("its notices name their payments".to_owned()))
+    }
+
     /// Closes a payment, so that it can no longer be paid.
     fn close(&self, payment: &PaymentRef, now: Timestamp, nonce: &Nonce) -> Result<HttpCall, ProviderError>;
 
@@ -52,6 +62,12 @@ pub trait PaymentProvider: fmt::Debug + Send + Sync {
     /// How old a payment must be before the provider agrees to close it.
     fn closable_after(&self) -> SignedDuration {
         SignedDuration::ZERO
+    }
+
+    /// How long after its deadline an order waits for a payment that the buyer has confirmed and the bank has not. Then
+    /// the order is closed; money that still arrives revives it or goes back.
+    fn processing_wait(&self) -> SignedDuration {
+        SignedDuration::from_mins(15)
     }
 
     /// Asks for a refund. Repeating it with the same refund number never moves money twice.

@@ -21,7 +21,7 @@ use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use jiff::Timestamp;
 use payments::{
     Created, HttpAnswer, HttpCall, Nonce, PaymentRef, PaymentRequest, PaymentStatus, Provider, ProviderCloseAnswer,
-    ProviderError, ProviderKind, RefundRequest, Refunding, Start,
+    ProviderError, ProviderKind, RefundRequest, Refunding, Start, Subject,
 };
 
 pub use connection::https;
@@ -50,7 +50,10 @@ impl Trouble {
     /// repeated. A refusal is final.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Settings(_) | Self::Provider(ProviderError::Unavailable(_) | ProviderError::Untrusted(_)) => true,
+            Self::Settings(_)
+            | Self::Provider(ProviderError::Unavailable(_) | ProviderError::Spent(_) | ProviderError::Untrusted(_)) => {
+                true
+            }
             Self::NotConfigured(_) | Self::Provider(ProviderError::Refused { .. } | ProviderError::Unsupported(_)) => {
                 false
             }
@@ -135,6 +138,18 @@ impl Providers {
         let it = self.configuration(kind, now).await?;
         let answer = self.send(&it, it.provider.query(payment, now, &self.nonce())?).await?;
         Ok(it.provider.interpret_query(payment, &answer, now)?)
+    }
+
+    /// What a transaction is about; `None`: not about a payment of this system.
+    pub async fn subject(
+        &self,
+        kind: ProviderKind,
+        transaction: &str,
+        now: Timestamp,
+    ) -> Result<Option<Subject>, Trouble> {
+        let it = self.configuration(kind, now).await?;
+        let answer = self.send(&it, it.provider.query_subject(transaction, now, &self.nonce())?).await?;
+        Ok(it.provider.interpret_query_subject(&answer)?)
     }
 
     pub async fn close(

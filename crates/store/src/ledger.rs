@@ -41,6 +41,7 @@ impl Store {
             .key_condition_expression("#order = :order")
             .expression_attribute_names("#order", "order")
             .expression_attribute_values(":order", s(order))
+            .consistent_read(true)
             .send()
             .await
             .map_err(|error| StoreError::of("read the ledger", &error))?;

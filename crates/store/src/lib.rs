@@ -13,6 +13,7 @@ mod connections;
 pub mod dead_letters;
 mod error;
 mod ledger;
+mod matters;
 mod messages;
 mod money_log;
 mod orders;

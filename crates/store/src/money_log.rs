@@ -2,11 +2,12 @@
 //!
 //! An entry with unfinished work carries `open`, which puts it into the index of that name: reconcile finds it there.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use domain::Timestamp;
 use domain::ids::OrderId;
-use domain::payment::{Method, OpenEntry, PaidWith, PayEntry, RefundEntry};
+use domain::payment::{Matter, Method, OpenEntry, PaidWith, PayEntry, RefundEntry};
 
-use crate::rows::{Change, Row, Rows, n, put, read_row, row, s, text};
+use crate::rows::{Change, Row, Rows, Written, n, put, read_row, row, s, text};
 use crate::{Store, StoreError};
 
 /// Pages of 1 MB that are read for the open entries of one kind: about twenty thousand entries.
@@ -14,6 +15,18 @@ const OPEN_PAGES: u32 = 8;
 /// The values of `open`.
 const PAY: &str = "PAY";
 const REFUND: &str = "REFUND";
+const MATTER: &str = "MATTER";
+
+/// Reads an entry of the ledger that is marked open. `None`: it is not.
+pub(crate) fn read_open(operation: &'static str, row: Row) -> Result<Option<OpenEntry>, StoreError> {
+    let Some(AttributeValue::S(kind)) = row.get("open") else { return Ok(None) };
+    Ok(Some(match kind.as_str() {
+        PAY => OpenEntry::Pay(read_row(operation, row)?),
+        REFUND => OpenEntry::Refund(read_row(operation, row)?),
+        MATTER => OpenEntry::Matter(read_row(operation, row)?),
+        other => return Err(StoreError::unreadable(operation, format!("an entry is open as {other}"))),
+    }))
+}
 
 /// Entries of the pay log and the refund log that are marked open.
 #[derive(Clone, Debug, Default)]
@@ -63,43 +76,75 @@ impl Store {
         output.item.map(|row| read_row(OPERATION, row)).transpose()
     }
 
-    /// Closes an entry of the refund log: the refund and everything that follows from it is done.
+    /// Closes an entry of the refund log: the refund and everything that follows from it is done. An entry whose refund
+    /// has failed in the meantime stays open.
     pub async fn close_refund_entry(&self, entry: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "close the refund log";
         let change = self
             .refund_change(entry)
             .only_if("attribute_exists(entry) AND attribute_not_exists(doneAt)")
+            .only_if("attribute_not_exists(rounds) OR rounds = :rounds")
             .update("SET doneAt = :now")
             .update("REMOVE #open")
             .name("#open", "open")
+            .value(":rounds", n(entry.rounds))
             .value(":now", n(now.as_millisecond()));
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }
 
-    /// Records a failed attempt at a refund: when, how many so far, and the provider's explanation.
-    pub async fn record_refund_attempt(
-        &self,
-        entry: &RefundEntry,
-        trouble: &str,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    /// Records a failed attempt at a refund: when, how many so far, the provider's explanation, and what the next
+    /// attempt must know. `next` is the entry with these changes.
+    pub async fn record_refund_attempt(&self, next: &RefundEntry, now: Timestamp) -> Result<(), StoreError> {
         const OPERATION: &str = "write down a refund's trouble";
-        let change = self
-            .refund_change(entry)
-            .only_if("attribute_exists(#open)")
-            .update("SET tries = tries + :one, triedAt = :now, trouble = :trouble")
-            .name("#open", "open")
-            .value(":one", n(1))
-            .value(":now", n(now.as_millisecond()))
-            .value(":trouble", s(trouble));
+        let change = self.attempted(next, now).only_if("attribute_exists(#open)").name("#open", "open");
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }
 
-    /// Entries that are marked open, the oldest first: payments, then refunds. Each is read on its own.
+    /// Opens a refund that was done again, because it failed afterwards. Returns false if it is open already.
+    pub async fn reopen_refund_entry(&self, next: &RefundEntry, now: Timestamp) -> Result<bool, StoreError> {
+        const OPERATION: &str = "reopen a refund";
+        let change = self
+            .attempted(next, now)
+            .only_if("attribute_exists(doneAt) AND attribute_not_exists(#open)")
+            .update("SET #open = :kind")
+            .update("REMOVE doneAt")
+            .name("#open", "open")
+            .value(":kind", s(REFUND));
+        Ok(matches!(change.send(OPERATION, &self.dynamodb).await?, Written::Done(_)))
+    }
+
+    fn attempted(&self, next: &RefundEntry, now: Timestamp) -> Change {
+        self.refund_change(next)
+            .update("SET tries = tries + :one, triedAt = :now, trouble = :trouble")
+            .update("SET rounds = :rounds, elsewhere = :elsewhere, refused = :refused")
+            .value(":one", n(1))
+            .value(":now", n(now.as_millisecond()))
+            .value(":trouble", s(next.trouble.as_deref().unwrap_or_default()))
+            .value(":rounds", n(next.rounds))
+            .value(":elsewhere", n(next.elsewhere))
+            .value(":refused", AttributeValue::Bool(next.refused))
+    }
+
+    /// Records what an operator must look at, once, and marks it open.
+    pub async fn log_matter(&self, matter: &Matter) -> Result<(), StoreError> {
+        const OPERATION: &str = "open a matter";
+        let mut row = row(OPERATION, matter)?;
+        row.insert("entry".to_owned(), s(matter.name()));
+        row.insert("open".to_owned(), s(MATTER));
+        let request = self
+            .dynamodb
+            .put_item()
+            .table_name(&self.names.ledger)
+            .set_item(Some(row))
+            .condition_expression("attribute_not_exists(entry)");
+        put(OPERATION, request).await.map(|_| ())
+    }
+
+    /// Entries that are marked open, the oldest first: payments, then refunds, then matters. Each is read on its own.
     pub async fn open_entries(&self) -> Result<OpenEntries, StoreError> {
         const OPERATION: &str = "read open entries";
         let mut found = OpenEntries::default();
-        for kind in [PAY, REFUND] {
+        for kind in [PAY, REFUND, MATTER] {
             let mut after: Option<Row> = None;
             for _ in 0..OPEN_PAGES {
                 let output = self
@@ -118,7 +163,8 @@ impl Store {
                     let name = format!("entry {} of order {}", text(&row, "entry"), text(&row, "order"));
                     let entry = match kind {
                         PAY => read_row(OPERATION, row).map(OpenEntry::Pay),
-                        _ => read_row(OPERATION, row).map(OpenEntry::Refund),
+                        REFUND => read_row(OPERATION, row).map(OpenEntry::Refund),
+                        _ => read_row(OPERATION, row).map(OpenEntry::Matter),
                     };
                     if kind == REFUND && entry.is_err() {
                         found.unreadable_refunds += 1;
@@ -158,7 +204,7 @@ impl Store {
             .name("#open", "open")
     }
 
-    fn refund_change(&self, entry: &RefundEntry) -> Change {
+    pub(crate) fn refund_change(&self, entry: &RefundEntry) -> Change {
         let name = RefundEntry::name(entry.with.method, &entry.with.transaction);
         Change::of(&self.names.ledger, [("order", s(&entry.order)), ("entry", s(name))])
     }

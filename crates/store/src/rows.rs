@@ -254,6 +254,23 @@ fn not_empty<V>(map: HashMap<String, V>) -> Option<HashMap<String, V>> {
     (!map.is_empty()).then_some(map)
 }
 
+/// A put under a condition as a part of a transaction.
+pub(crate) fn put_part_if(
+    operation: &'static str,
+    table: &str,
+    row: Row,
+    condition: &str,
+) -> Result<TransactWriteItem, StoreError> {
+    let put = Put::builder()
+        .table_name(table)
+        .set_item(Some(row))
+        .condition_expression(condition)
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+        .build()
+        .map_err(|error| StoreError::unreadable(operation, error))?;
+    Ok(TransactWriteItem::builder().put(put).build())
+}
+
 /// A put of a new row as a part of a transaction; `key` is an attribute that every row has.
 pub(crate) fn put_part(
     operation: &'static str,

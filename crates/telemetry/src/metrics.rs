@@ -61,6 +61,12 @@ pub enum Metric {
     Refunds,
     /// Refunds that are started and not confirmed yet.
     RefundsOpen,
+    /// Refunds that a provider refuses for good, and that wait for an operator.
+    RefundsRefused,
+    /// Matters of money for an operator, by kind, when they are found.
+    MoneyMatters,
+    /// Matters of money that wait for an operator.
+    MoneyMattersOpen,
     /// Messages that could not be processed and wait for a person.
     DeadLetters,
     /// Units missing or in excess. Must be 0.
@@ -95,6 +101,9 @@ impl Metric {
             Self::NoticesForwarded => "NoticesForwarded",
             Self::Refunds => "Refunds",
             Self::RefundsOpen => "RefundsOpen",
+            Self::RefundsRefused => "RefundsRefused",
+            Self::MoneyMatters => "MoneyMatters",
+            Self::MoneyMattersOpen => "MoneyMattersOpen",
             Self::DeadLetters => "DeadLetters",
             Self::Drift => "Drift",
             Self::ReconcileRepairs => "ReconcileRepairs",
@@ -120,6 +129,9 @@ impl Metric {
             | Self::NoticesForwarded
             | Self::Refunds
             | Self::RefundsOpen
+            | Self::RefundsRefused
+            | Self::MoneyMatters
+            | Self::MoneyMattersOpen
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileRepairs
@@ -141,7 +153,7 @@ impl Metric {
             Self::PurchaseRefused => Some("Code"),
             Self::OrdersFailed | Self::OrdersClosed => Some("Reason"),
             Self::PaymentsSettled => Some("Provider"),
-            Self::NoticesRefused | Self::ReconcileRepairs => Some("Kind"),
+            Self::NoticesRefused | Self::ReconcileRepairs | Self::MoneyMatters | Self::MoneyMattersOpen => Some("Kind"),
             Self::PurchaseRequests
             | Self::PurchaseAccepted
             | Self::PurchaseUnsent
@@ -153,6 +165,7 @@ impl Metric {
             | Self::NoticesForwarded
             | Self::Refunds
             | Self::RefundsOpen
+            | Self::RefundsRefused
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileErrors

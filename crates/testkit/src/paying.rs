@@ -139,5 +139,6 @@ pub fn arrived(notice: &Notice) -> Arrived {
         transaction: paid.transaction,
         amount: paid.amount,
         currency: paid.currency,
+        refunded: None,
     }
 }

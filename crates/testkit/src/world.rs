@@ -345,6 +345,7 @@ pub fn form(stock: u32, limit: u32) -> SaleForm {
         payment_window_s: 900,
         buyer_cooldown_ms: 0,
         item_rate_per_second: None,
+        refunds_until: None,
         items: vec![Item {
             id: "phone".parse().unwrap(),
             name: "Phone".into(),

@@ -19,6 +19,7 @@ pub(crate) struct SaleBody {
     payment_window_seconds: Option<u32>,
     buyer_cooldown_ms: Option<u32>,
     item_rate_per_second: Option<u32>,
+    refunds_until: Option<Timestamp>,
     items: Vec<Object<ItemBody>>,
     /// In an edit: the version that the operator has read.
     version: Option<u64>,
@@ -52,6 +53,7 @@ impl From<SaleBody> for SaleForm {
             payment_window_s: body.payment_window_seconds.unwrap_or(DEFAULT_PAYMENT_WINDOW_S),
             buyer_cooldown_ms: body.buyer_cooldown_ms.unwrap_or(0),
             item_rate_per_second: body.item_rate_per_second,
+            refunds_until: body.refunds_until,
             items: body.items.into_iter().map(|Object(item)| item.into()).collect(),
         }
     }
@@ -128,11 +130,13 @@ mod tests {
         body["paymentWindowSeconds"] = 60.into();
         body["buyerCooldownMs"] = 500.into();
         body["itemRatePerSecond"] = 100.into();
+        body["refundsUntil"] = "2026-11-18T00:00:00Z".into();
         body["items"][0]["originalPrice"] = 99_900.into();
         body["items"][0]["limitPerBuyer"] = 2.into();
         body["items"][0]["pointsPrice"] = 5.into();
         let form = parsed(&body).unwrap();
         assert_eq!((form.payment_window_s, form.buyer_cooldown_ms, form.item_rate_per_second), (60, 500, Some(100)));
+        assert_eq!(form.refunds_until.map(|until| until.to_string()).as_deref(), Some("2026-11-18T00:00:00Z"));
         let item = &form.items[0];
         assert_eq!((item.original_price, item.limit_per_buyer, item.points_price), (99_900, 2, Some(5)));
     }

@@ -1,11 +1,12 @@
 //! The operator's requests: set up, preheat, pause, restock, close, watch and audit a sale; give points to a
-//! buyer; list dead letters and send them again.
+//! buyer; list dead letters and send them again; list open matters of money and resolve them.
 //!
 //! Every route needs a token with the scope `seckill/admin`. The gateway checks it, and so does this function.
 
 mod dead_letters;
 mod form;
 mod live;
+mod money;
 mod points;
 mod traffic;
 mod view;
@@ -113,6 +114,8 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
         (&Method::GET, ["admin", "sales", sale, "live"]) => live::show(app, &sale_id(sale)?).await,
         (&Method::GET, ["admin", "dead-letters"]) => dead_letters::list(app).await,
         (&Method::POST, ["admin", "dead-letters", kind, "redrive"]) => dead_letters::redrive(app, kind).await,
+        (&Method::GET, ["admin", "money"]) => money::list(app).await,
+        (&Method::POST, ["admin", "orders", order, "resolve"]) => money::resolve_order(app, order, request).await,
         (&Method::POST, ["admin", "points"]) => points::credit(app, request).await,
         _ => Err(Problem::not_found()),
     }

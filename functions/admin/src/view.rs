@@ -27,6 +27,8 @@ pub(crate) struct SaleView<'a> {
     payment_window_seconds: u32,
     buyer_cooldown_ms: u32,
     item_rate_per_second: Option<u32>,
+    /// Until when buyers can refund; `null`: until the sale's end.
+    refunds_until: Option<Timestamp>,
     /// The phase that buyers see.
     status: Phase,
     /// The state that the operator has set.
@@ -67,6 +69,7 @@ impl<'a> SaleView<'a> {
             payment_window_seconds: sale.payment_window_s,
             buyer_cooldown_ms: sale.buyer_cooldown_ms,
             item_rate_per_second: sale.item_rate_per_second,
+            refunds_until: sale.refunds_until,
             status: sale.phase(now),
             state: sale.state,
             version: sale.version,
@@ -168,6 +171,7 @@ mod tests {
             state: SaleState::Ready,
             buyer_cooldown_ms: 0,
             item_rate_per_second: None,
+            refunds_until: None,
             version: 2,
             changed_at: "2026-11-10T12:00:00.5Z".parse().unwrap(),
         };
@@ -184,6 +188,7 @@ mod tests {
                 "saleId": "s1", "name": "11.11",
                 "startsAt": "2026-11-11T00:00:00Z", "endsAt": "2026-11-11T01:00:00Z",
                 "paymentWindowSeconds": 900, "buyerCooldownMs": 0, "itemRatePerSecond": null,
+                "refundsUntil": null,
                 "status": "OPEN", "state": "READY", "version": 2, "changedAt": "2026-11-10T12:00:00.5Z",
                 "items": [{
                     "itemId": "phone", "name": "Phone", "price": 69_900, "originalPrice": 99_900, "currency": "CNY",

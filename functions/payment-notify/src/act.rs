@@ -3,19 +3,22 @@
 //! | the notice | what happens |
 //! |---|---|
 //! | about one of the shop's ordinary orders | forwarded to the shop's queue |
-//! | paid | the order is settled; money that is not what was asked for changes nothing, and is logged as an error |
+//! | paid | the order is settled; money that is not what was asked for becomes a matter for an operator |
 //! | failed | the order is closed, its units return |
 //! | closed unpaid | the payment is removed from the order, which goes on waiting |
-//! | a refund succeeded or failed | that refund is resumed |
+//! | a refund of this system succeeded or failed | that refund is resumed, or opened again |
+//! | a refund that somebody made in the provider's console | all of it: the order is refunded; a part: recorded |
+//! | a dispute | a matter for an operator |
 
 use domain::Timestamp;
 use domain::ids::PaymentNumber;
 use domain::order::{Order, Reason};
-use domain::payment::{Arrived, Method};
+use domain::payment::{Arrived, Matter, MatterKind, Method};
 use flows::pay::close::{Cause, CloseOutcome, close};
+use flows::pay::foreign_refund::{Foreign, foreign_refund};
 use flows::pay::payment_closed::{PaymentClosed, payment_closed};
-use flows::pay::refund::{self, Progress};
-use flows::pay::settle::{Settled, settle};
+use flows::pay::refund::{self, FailedRefund, Progress};
+use flows::pay::settle::{Settled, settle_notice};
 use flows::{Context, FlowError};
 use payments::{Notice, Outcome, Paid, Subject};
 use telemetry::{Metric, Metrics};
@@ -44,12 +47,37 @@ pub(crate) async fn act(
     let number = match &notice.subject {
         Subject::FlashSale(number) => number,
         Subject::Ordinary(order) => return forward::forward(app, notice, order, raw, trace, metrics).await,
+        Subject::Transaction => match subject(app, notice, now, trace).await {
+            Ok(Some(found)) => {
+                let notice = Notice { subject: found, ..notice.clone() };
+                return Box::pin(act(app, &notice, raw, now, trace, metrics)).await;
+            }
+            Ok(None) => return NoticeAnswer::Success,
+            Err(answer) => return answer,
+        },
     };
     metrics.note("order_id", number.order());
     let mut work = Work { app, method: notice.provider.method(), number, now, trace, metrics };
     match work.carry_out(notice).await {
         Ok(taken) => taken,
         Err(error) => work.failed_answer(&error),
+    }
+}
+
+/// Asks the provider what a notice is about that names its transaction only. `None`: nothing of this system.
+async fn subject(
+    app: &App,
+    notice: &Notice,
+    now: Timestamp,
+    trace: Option<&str>,
+) -> Result<Option<Subject>, NoticeAnswer> {
+    let (kind, transaction) = (notice.provider, notice.transaction.as_deref().unwrap_or_default());
+    match app.providers.subject(kind, transaction, now).await {
+        Ok(found) => Ok(found.filter(|found| *found != Subject::Transaction)),
+        Err(error) => {
+            tracing::warn!(provider = %kind, transaction, %error, trace, "it is not known what a notice is about");
+            Err(if error.may_pass() { NoticeAnswer::TryAgain } else { NoticeAnswer::Success })
+        }
     }
 }
 
@@ -63,7 +91,11 @@ impl<'a> Work<'a> {
             (_, Some(paid)) => self.paid(paid).await,
             (Outcome::Failed, _) => self.failed().await,
             (Outcome::Closed, _) => self.closed().await,
-            (Outcome::Refunded | Outcome::RefundFailed, _) => self.refund(notice).await,
+            (Outcome::Refunded | Outcome::PartlyRefunded | Outcome::RefundFailed, _) => self.refund(notice).await,
+            (Outcome::Disputed(why), _) => {
+                self.matter(notice, MatterKind::Dispute, why).await?;
+                Ok(NoticeAnswer::Success)
+            }
             (Outcome::Paid | Outcome::Other(_), _) => {
                 let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
                 tracing::info!(%order_id, %method, outcome = ?notice.outcome, trace, "a notice that asks for nothing");
@@ -80,8 +112,9 @@ impl<'a> Work<'a> {
             transaction: paid.transaction,
             amount: paid.amount,
             currency: paid.currency,
+            refunded: None,
         };
-        let settled = settle(self.context(), &arrived).await?;
+        let settled = settle_notice(self.context(), arrived.clone(), paid.paid_at).await?;
         let (order_id, method, trace) = (&arrived.order, self.method, self.trace);
         let (transaction, amount, currency) = (&arrived.transaction, arrived.amount, &arrived.currency);
         match settled {
@@ -183,20 +216,61 @@ impl<'a> Work<'a> {
         };
         let Some(entry) = entry else {
             // A failed refund moved no money, and is logged already.
-            if notice.outcome == Outcome::Refunded {
-                tracing::error!(
-                    %order_id, %method, transaction, trace,
-                    "money went back that this system did not send: look at the order and at the provider"
-                );
+            if notice.outcome != Outcome::RefundFailed {
+                self.foreign_refund(notice, transaction).await?;
             }
             return Ok(NoticeAnswer::Success);
         };
+        if notice.outcome == Outcome::RefundFailed {
+            match refund::refund_failed(self.context(), &entry).await? {
+                FailedRefund::Reopened => {
+                    tracing::error!(%order_id, %method, transaction, trace, "a refund failed after it was done");
+                    self.metrics.count_of(Metric::MoneyMatters, MatterKind::LateRefundFailure.as_str());
+                    return Ok(NoticeAnswer::Success);
+                }
+                // Reconcile asks again, under a new number.
+                FailedRefund::Recorded => return Ok(NoticeAnswer::Success),
+                FailedRefund::Nothing => {}
+            }
+        }
         let progress = refund::resume(self.context(), &entry).await?;
         tracing::info!(%order_id, %method, transaction, ?progress, trace, "refund resumed");
         if progress == Progress::Done {
             self.metrics.count(Metric::Refunds);
         }
         Ok(NoticeAnswer::Success)
+    }
+
+    /// Money went back that this system did not send: somebody refunded in the provider's console.
+    async fn foreign_refund(&mut self, notice: &Notice, transaction: &str) -> Result<(), FlowError> {
+        let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
+        let foreign = foreign_refund(self.context(), self.number, method, transaction).await?;
+        tracing::error!(
+            %order_id, %method, transaction, ?foreign, trace,
+            "money went back that this system did not send"
+        );
+        if foreign == Foreign::Refunded {
+            self.metrics.count(Metric::Refunds);
+        }
+        self.matter(notice, MatterKind::ForeignRefund, "refunded at the provider, not by this system").await
+    }
+
+    /// Opens a matter for an operator.
+    async fn matter(&mut self, notice: &Notice, kind: MatterKind, words: &str) -> Result<(), FlowError> {
+        let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
+        tracing::error!(%order_id, %method, kind = kind.as_str(), words, trace, "a matter of money for an operator");
+        let matter = Matter {
+            order: order_id.clone(),
+            kind,
+            method,
+            transaction: notice.transaction.clone().unwrap_or_default(),
+            amount: notice.amount,
+            currency: notice.currency.clone(),
+            words: words.chars().take(200).collect(),
+            at: self.now,
+        };
+        self.metrics.count_of(Metric::MoneyMatters, kind.as_str());
+        Ok(self.app.store.log_matter(&matter).await?)
     }
 
     fn count_settled(&mut self, order: &Order) {

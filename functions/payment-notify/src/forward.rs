@@ -62,7 +62,9 @@ fn outcome(outcome: &Outcome) -> &'static str {
         Outcome::Failed => "FAILED",
         Outcome::Closed => "CLOSED",
         Outcome::Refunded => "REFUNDED",
+        Outcome::PartlyRefunded => "PARTLY_REFUNDED",
         Outcome::RefundFailed => "REFUND_FAILED",
+        Outcome::Disputed(_) => "DISPUTED",
         Outcome::Other(_) => "OTHER",
     }
 }

@@ -38,6 +38,7 @@ fn notice(kind: ProviderKind) -> HttpCall {
         return_url: String::new(),
         state: State::Paid,
         paid_at: Some(now()),
+        refunded: 0,
     };
     let nonce = Nonce::new([7; 16]);
     Sandbox::new(&keys()).unwrap().notice(kind, &payment, Happened::Paid, now(), &nonce).unwrap()
@@ -63,7 +64,7 @@ fn event(kind: ProviderKind, call: &HttpCall, is_base64: bool) -> Value {
     let body = if is_base64 { STANDARD.encode(&call.body) } else { String::from_utf8(call.body.clone()).unwrap() };
     json!({
         "version": "2.0",
-        "routeKey": "POST /payments/{provider}/notify",
+        "routeKey": format!("POST {path}"),
         "rawPath": path,
         "rawQueryString": "",
         "headers": headers,
@@ -77,12 +78,11 @@ fn event(kind: ProviderKind, call: &HttpCall, is_base64: bool) -> Value {
                 "userAgent": "Mozilla/4.0",
             },
             "requestId": "JKJaXmPLvHcESHA=",
-            "routeKey": "POST /payments/{provider}/notify",
+            "routeKey": format!("POST {path}"),
             "stage": "$default",
             "time": "11/Nov/2026:00:05:00 +0000",
             "timeEpoch": 1_794_355_500_000_i64,
         },
-        "pathParameters": {"provider": kind.as_str()},
         "body": body,
         "isBase64Encoded": is_base64,
     })

@@ -58,6 +58,10 @@ fn measure(report: &Report, now: Timestamp) -> Metrics {
         metrics.add(Metric::RefundsOpen, "", u64::from(refunds_open));
     }
     metrics.add(Metric::UnreadableRows, "", u64::try_from(report.unreadable.len()).unwrap_or(u64::MAX));
+    metrics.add(Metric::RefundsRefused, "", u64::from(report.refunds_refused));
+    for (kind, count) in &report.matters {
+        metrics.add(Metric::MoneyMattersOpen, kind.as_str(), u64::from(*count));
+    }
     metrics.add(Metric::ReconcileErrors, "", u64::try_from(report.errors.len()).unwrap_or(u64::MAX));
     if report.refunded > 0 {
         metrics.add(Metric::Refunds, "", u64::from(report.refunded));
@@ -101,6 +105,8 @@ fn summary(report: &Report) -> Value {
         settled_money,
         refunded,
         refunds_open,
+        refunds_refused,
+        matters,
         laid_out,
         pages_mended,
         settled,
@@ -123,6 +129,8 @@ fn summary(report: &Report) -> Value {
         "settledMoney": settled_money,
         "refunded": refunded,
         "refundsOpen": refunds_open,
+        "refundsRefused": refunds_refused,
+        "matters": matters,
         "laidOut": laid_out,
         "pagesMended": pages_mended,
         "settled": settled,

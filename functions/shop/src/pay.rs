@@ -5,7 +5,7 @@ use domain::ids::{BuyerKey, OrderId};
 use domain::payment::Method;
 use edge::order::OrderJson;
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
-use flows::pay::refund::{Refund, refund};
+use flows::pay::refund::{Asker, Refund, refund};
 use flows::pay::start_payment::{NotStarted, StartPayment, Started, start_payment};
 use flows::view::orders;
 use lambda_http::http::StatusCode;
@@ -127,7 +127,7 @@ pub(crate) async fn refund_order(
     let id = order_id(buyer, order)?;
     let now = (app.clock)();
     let trace = request::trace(request);
-    let asked = refund(app.context(now), &id).await;
+    let asked = refund(app.context(now), &id, Asker::Buyer).await;
     match asked.map_err(|error| Problem::from(error).about(id.clone()))? {
         Refund::Done { order, newly } => {
             if newly {
@@ -145,6 +145,10 @@ pub(crate) async fn refund_order(
         Refund::Refused(order) => {
             let detail = format!("an order that is {} cannot be refunded: only a paid one can", order.status.as_str());
             Err(Problem::new(Code::WrongState, detail).about(id))
+        }
+        Refund::TooLate(_) => {
+            let detail = "the time in which buyers can refund orders of this sale is over: ask the shop";
+            Err(Problem::new(Code::RefundClosed, detail).about(id))
         }
         Refund::Unknown => Err(unknown_or_queued(app, buyer, id, now).await?),
     }

@@ -52,7 +52,7 @@ async fn signed_number(app: &App, kind: ProviderKind, request: &Request) -> Resu
     };
     match provider.read_return(query) {
         Ok(Subject::FlashSale(number)) => Ok(Some(number)),
-        Ok(Subject::Ordinary(_)) => Ok(None),
+        Ok(Subject::Ordinary(_) | Subject::Transaction) => Ok(None),
         Err(error) => {
             let trace = request::trace(request);
             tracing::info!(provider = %kind, %error, trace, "a return page without a valid signature");

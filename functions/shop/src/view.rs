@@ -133,6 +133,7 @@ pub(crate) mod tests {
             state: SaleState::Ready,
             buyer_cooldown_ms: 0,
             item_rate_per_second: None,
+            refunds_until: None,
             version: 2,
             changed_at: at("2026-11-10T12:00:00Z"),
         };

@@ -6,7 +6,7 @@ use rusqlite::Transaction;
 
 use super::rows::{self, Ended, Kept};
 use super::view::PaymentView;
-use super::{Now, Sandbox, SandboxError, Side, create, notices};
+use super::{Now, Sandbox, SandboxError, Side, create, notices, refund};
 
 /// What can be done to a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,34 @@ pub enum Action {
     PayLate,
     /// The last notice is sent once more.
     NotifyAgain,
+    /// The buyer confirms with a delayed method, at Stripe: the money comes later (pay), or never (fail).
+    Confirm,
+    /// The merchant refunds all that is left in the provider's console.
+    RefundInConsole,
+    /// The merchant refunds half of what is left in the provider's console.
+    RefundPartInConsole,
+    /// The last refund fails, although it had been made.
+    FailRefund,
+    /// A refund that was pending, or that the buyer's bank did not take, is completed.
+    FinishRefund,
+    /// The buyer disputes the payment at the bank, at Stripe.
+    Dispute,
 }
 
 impl Action {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pay, Self::Fail, Self::PayLate, Self::NotifyAgain];
+    pub const ALL: [Self; 10] = [
+        Self::Pay,
+        Self::Fail,
+        Self::PayLate,
+        Self::NotifyAgain,
+        Self::Confirm,
+        Self::RefundInConsole,
+        Self::RefundPartInConsole,
+        Self::FailRefund,
+        Self::FinishRefund,
+        Self::Dispute,
+    ];
 
     /// Its name.
     pub fn as_str(self) -> &'static str {
@@ -32,6 +55,12 @@ impl Action {
             Self::Fail => "fail",
             Self::PayLate => "pay-late",
             Self::NotifyAgain => "notify-again",
+            Self::Confirm => "confirm",
+            Self::RefundInConsole => "refund-in-console",
+            Self::RefundPartInConsole => "refund-part-in-console",
+            Self::FailRefund => "fail-refund",
+            Self::FinishRefund => "finish-refund",
+            Self::Dispute => "dispute",
         }
     }
 
@@ -102,9 +131,36 @@ impl Sandbox {
 
 fn carry_out(db: &Transaction<'_>, side: &Side, kept: &mut Kept, action: Action, now: Now) -> Result<(), SandboxError> {
     let open = kept.payment.state == State::NotPaid;
-    let refused = |is, instead| Err(SandboxError::WrongState { number: kept.payment.number.clone(), is, instead });
+    let number = kept.payment.number.clone();
+    let refused = |is, instead| Err(SandboxError::WrongState { number, is, instead });
     match (action, kept.payment.state, kept.ended) {
-        (Action::Pay, State::NotPaid, _) => pay(db, side, kept, now),
+        (Action::Pay, State::NotPaid | State::Processing, _) => pay(db, side, kept, now),
+        (Action::PayLate, State::Processing, _) => refused("is confirmed", "use pay"),
+        (Action::Confirm, State::NotPaid, _) if kept.kind == ProviderKind::Stripe => confirm(db, side, kept, now),
+        (Action::Confirm, _, _) => refused("cannot be confirmed", "only an open payment at Stripe can be"),
+        (Action::RefundInConsole | Action::RefundPartInConsole, State::Paid, _) => {
+            let left = kept.payment.amount.saturating_sub(kept.refunded);
+            let amount = if action == Action::RefundInConsole { left } else { left / 2 };
+            if amount == 0 {
+                return refused("has too little left", "refund all of it");
+            }
+            refund::refund_in_console(db, side, kept, amount, now)
+        }
+        (Action::RefundInConsole | Action::RefundPartInConsole, _, _) => {
+            refused("has nothing to refund", "pay it first")
+        }
+        (Action::FailRefund, _, _) => match refund::fail_last(db, side, kept, now)? {
+            true => Ok(()),
+            false => refused("has no refund that could fail", "refund it first"),
+        },
+        (Action::FinishRefund, _, _) => match refund::finish_last(db, side, kept, now)? {
+            true => Ok(()),
+            false => refused("has no refund that is pending", "refund it first"),
+        },
+        (Action::Dispute, State::Paid | State::Refunded, _) if kept.kind == ProviderKind::Stripe => {
+            notices::tell(db, side, kept, Happened::Disputed, None, now)
+        }
+        (Action::Dispute, _, _) => refused("cannot be disputed", "only a paid payment at Stripe can be"),
         (Action::PayLate, State::Closed, _) => pay(db, side, kept, now),
         (Action::PayLate, State::NotPaid, _) => refused("can still be paid", "use pay"),
         (Action::Pay | Action::PayLate, State::Paid, _) => refused("was paid before", "one payment takes money once"),
@@ -121,6 +177,7 @@ fn carry_out(db: &Transaction<'_>, side: &Side, kept: &mut Kept, action: Action,
             refused("was closed", "start another, or use pay-late for money that arrives all the same")
         }
         (Action::Fail, _, _) if open => fail(db, side, kept, now),
+        (Action::Fail, State::Processing, _) => create::end(db, side, kept, Ended::Failed, now),
         (Action::Fail, State::Closed, _) => refused("can no longer be paid", "there is nothing left to fail"),
         (Action::Fail, _, _) => refused("was paid before", "there is nothing left to fail"),
         (Action::NotifyAgain, _, _) => match notices::tell_again(db, kept, now)? {
@@ -131,12 +188,21 @@ fn carry_out(db: &Transaction<'_>, side: &Side, kept: &mut Kept, action: Action,
 }
 
 fn pay(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Result<(), SandboxError> {
+    let happened = if kept.payment.state == State::Processing { Happened::PaidAtLast } else { Happened::Paid };
     kept.payment.state = State::Paid;
     kept.payment.paid_at = Some(now.at);
     (kept.opened, kept.ended) = (true, None);
     rows::update(db, kept)?;
     rows::book(db, kept, None, now)?;
-    notices::tell(db, side, kept, Happened::Paid, None, now)
+    notices::tell(db, side, kept, happened, None, now)
+}
+
+/// The buyer has confirmed, and the session is complete without being paid.
+fn confirm(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Result<(), SandboxError> {
+    kept.payment.state = State::Processing;
+    kept.opened = true;
+    rows::update(db, kept)?;
+    notices::tell(db, side, kept, Happened::Confirmed, None, now)
 }
 
 /// At Stripe a payment that failed afterwards is over; the others let the buyer try again.

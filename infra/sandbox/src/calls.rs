@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use payments::sandbox::Asked;
+use payments::sandbox::{Asked, Reply};
 use payments::{Headers, HttpAnswer, HttpCall, Method, Nonce, ProviderKind, Way};
 use rusqlite::Transaction;
 use serde_json::json;
@@ -59,6 +59,7 @@ pub fn operation_of(method: &http::Method, uri: &http::Uri) -> Option<(ProviderK
                 "Create"
             }
         }
+        ProviderKind::Stripe if path.starts_with("v1/payment_intents/") => "Query",
         ProviderKind::Stripe if path.starts_with("v1/refunds") => {
             if get {
                 "QueryRefund"
@@ -78,19 +79,27 @@ struct Verified {
     base_url: String,
     /// Stripe's idempotency key with what identifies the request.
     once: Option<(String, String)>,
+    mood: Mood,
 }
 
 impl Sandbox {
     /// Answers a call to a provider. In a mood of [`Mood::Slow`] it never returns.
     pub async fn call(&self, kind: ProviderKind, request: Request<Bytes>) -> Response<Bytes> {
-        let mood = self.moods.next(kind);
+        let is_refund = matches!(operation_of(request.method(), request.uri()), Some((_, "Refund")));
+        let mood = self.moods.next(kind, is_refund);
         match mood {
-            Mood::Well | Mood::WrongSignature => {}
+            Mood::Well
+            | Mood::WrongSignature
+            | Mood::Failing
+            | Mood::RefundsFail
+            | Mood::RefundsPend
+            | Mood::RefundsStick
+            | Mood::RefundsRefused => {}
             Mood::Down => return plain(StatusCode::SERVICE_UNAVAILABLE, "the provider is down"),
             Mood::Slow => return std::future::pending().await,
             Mood::Rubbish => return plain(StatusCode::OK, "<html><body>welcome to the hotel's wireless</body></html>"),
         }
-        let answer = self.answer(kind, &request).await;
+        let answer = self.answer(kind, &request, mood).await;
         let answer = answer.unwrap_or_else(|error| {
             tracing::error!(%error, provider = %kind, "the sandbox failed");
             HttpAnswer::new(500, "text/plain", error.to_string())
@@ -99,7 +108,12 @@ impl Sandbox {
         respond(answer)
     }
 
-    async fn answer(&self, kind: ProviderKind, request: &Request<Bytes>) -> Result<HttpAnswer, SandboxError> {
+    async fn answer(
+        &self,
+        kind: ProviderKind,
+        request: &Request<Bytes>,
+        mood: Mood,
+    ) -> Result<HttpAnswer, SandboxError> {
         let Some(call) = read(request) else {
             return Ok(HttpAnswer::new(405, "text/plain", "the providers take GET and POST"));
         };
@@ -110,7 +124,7 @@ impl Sandbox {
         };
         let key = call.headers.one("Idempotency-Key").filter(|_| kind == ProviderKind::Stripe);
         let once = key.map(|key| (key.to_owned(), numbers::fingerprint(call.path_and_query(), &call.body)));
-        let verified = Verified { kind, asked, base_url: base_url(request), once };
+        let verified = Verified { kind, asked, base_url: base_url(request), once, mood };
         let nonce = Nonce::new(random_bytes());
         let answered = self.database.transaction(move |db| {
             create::expire(db, &side, now)?;
@@ -137,14 +151,13 @@ fn once_only(
             let error = json!({"error": {"type": "idempotency_error", "message": message}});
             return Ok(HttpAnswer::new(400, "application/json", error.to_string()));
         }
-        let mut answer = HttpAnswer::new(200, "application/json", answer);
+        let mut answer = answer;
         answer.headers.push("Idempotent-Replayed", "true");
         return Ok(answer);
     }
     let answer = decide(db, side, call, now, nonce)?;
-    if answer.status == 200 {
-        rows::keep_answer(db, &key, &request, &String::from_utf8_lossy(&answer.body), now)?;
-    }
+    // Stripe keeps the answer of every request that it has begun, whether it was a success or an error.
+    rows::keep_answer(db, &key, &request, &answer, now)?;
     Ok(answer)
 }
 
@@ -155,7 +168,10 @@ fn decide(
     now: Now,
     nonce: &Nonce,
 ) -> Result<HttpAnswer, SandboxError> {
-    let Verified { kind, asked, base_url, .. } = call;
+    let Verified { kind, asked, base_url, mood, .. } = call;
+    if mood == Mood::Failing {
+        return Ok(side.protocols.answer(kind, &asked, Reply::Trouble, now.at, nonce));
+    }
     let decision = match &asked {
         Asked::Create { payment, way, expires_at } => {
             let expires_ms = expires_at.map(|at| at.as_millisecond());
@@ -163,7 +179,7 @@ fn decide(
         }
         Asked::Query(id) => create::query(db, kind, id)?,
         Asked::Close(id) => create::close(db, side, kind, id, now)?,
-        Asked::Refund(wanted) => refund::refund(db, side, kind, wanted.clone(), now)?,
+        Asked::Refund(wanted) => refund::refund(db, side, kind, wanted.clone(), mood, now)?,
         Asked::QueryRefund(id) => refund::query(db, kind, id)?,
     };
     // A page's link is opened by the buyer's browser, which is sent on to the page itself.

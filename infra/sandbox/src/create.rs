@@ -25,6 +25,9 @@ const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// WeChat Pay v2 closes no payment that is younger.
 const CLOSABLE_AFTER_MS: i64 = 5 * MINUTE_MS;
 
+/// WeChat Pay v2 takes no payment that ends sooner.
+const SHORTEST_V2_MS: i64 = 5 * MINUTE_MS;
+
 /// How long a payment can be made if the merchant does not say.
 fn usual_time_ms(kind: ProviderKind) -> i64 {
     match kind {
@@ -62,7 +65,9 @@ pub(super) fn create(db: &Transaction<'_>, kind: ProviderKind, wanted: Wanted, n
     let lasts_ms = expires_ms.saturating_sub(now.ms);
     let fits = match kind {
         ProviderKind::Stripe => (30 * MINUTE_MS..=24 * HOUR_MS).contains(&lasts_ms),
-        ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => lasts_ms > 0,
+        ProviderKind::WechatV2 => lasts_ms >= SHORTEST_V2_MS,
+        // WeChat Pay v3 rounds a shorter time up to a minute.
+        ProviderKind::Alipay | ProviderKind::WechatV3 => lasts_ms > 0,
     };
     if !fits {
         return Ok(Decision::No(No::BadExpiry));
@@ -98,7 +103,7 @@ fn again(db: &Transaction<'_>, mut kept: Kept, wanted: &Wanted) -> Done<Decision
         _ if is_page => Decision::Created(kept.payment, link),
         State::NotPaid => Decision::Created(kept.payment, link),
         State::Closed => Decision::No(No::NumberClosed),
-        State::Paid | State::Refunded => Decision::No(No::NumberPaid),
+        State::Processing | State::Paid | State::Refunded => Decision::No(No::NumberPaid),
     })
 }
 
@@ -110,7 +115,12 @@ pub(super) fn link(base_url: &str, payment: &Payment) -> String {
 /// The payment that the merchant speaks of: by its own number, at Stripe by the session's.
 fn find(db: &Transaction<'_>, kind: ProviderKind, id: &str) -> Done<Option<Kept>> {
     let found = match kind {
-        ProviderKind::Stripe => rows::by_own_id(db, kind, id)?,
+        ProviderKind::Stripe => match rows::by_own_id(db, kind, id)? {
+            Some(kept) => Some(kept),
+            // A payment intent exists once something was paid, or is to be.
+            None => rows::by_transaction(db, kind, id)?
+                .filter(|kept| kept.payment.paid_at.is_some() || kept.payment.state == State::Processing),
+        },
         ProviderKind::Alipay | ProviderKind::WechatV3 | ProviderKind::WechatV2 => rows::by_number(db, kind, id)?,
     };
     // Alipay has no trade before the buyer has read the QR code.
@@ -139,7 +149,7 @@ pub(super) fn close(db: &Transaction<'_>, side: &Side, kind: ProviderKind, id: &
             Ok(Decision::Closed(kept.payment))
         }
         (State::Closed, ProviderKind::WechatV3 | ProviderKind::WechatV2) => Ok(Decision::No(No::ClosedBefore)),
-        (State::Closed | State::Paid | State::Refunded, _) => Ok(Decision::NotOpen(kept.payment)),
+        (State::Processing | State::Closed | State::Paid | State::Refunded, _) => Ok(Decision::NotOpen(kept.payment)),
     }
 }
 

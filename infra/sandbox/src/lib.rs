@@ -14,8 +14,10 @@
 //! - a notice that is not accepted comes again on the provider's own schedule, by the cloud's clock;
 //! - the same calls make the same numbers: a simulation can be repeated.
 //!
-//! What it does not play: payments in parts, a buyer's account, fees, disputes. A refund of a part is booked and
-//! shown, but only the refund of all makes a notice.
+//! Its manners are the providers': Stripe repeats the first answer under a key, errors included; refunds can fail, at
+//! once or days later; a merchant can refund in the provider's console; a delayed method can hold a payment for days.
+//!
+//! What it does not play: payments in parts, a buyer's account, fees.
 
 mod actions;
 mod answers;

@@ -90,11 +90,16 @@ pub fn is_accepted(kind: ProviderKind, status: u16, body: &[u8]) -> bool {
     }
 }
 
-const HAPPENED: [(Happened, &str); 4] = [
+const HAPPENED: [(Happened, &str); 9] = [
     (Happened::Paid, "paid"),
     (Happened::Failed, "failed"),
     (Happened::Closed, "closed"),
     (Happened::Refunded, "refunded"),
+    (Happened::PartlyRefunded, "partly-refunded"),
+    (Happened::RefundFailed, "refund-failed"),
+    (Happened::Confirmed, "confirmed"),
+    (Happened::PaidAtLast, "paid-at-last"),
+    (Happened::Disputed, "disputed"),
 ];
 
 /// Keeps a notice to be sent now, if the provider tells such a thing and knows whom. `url` is another address than

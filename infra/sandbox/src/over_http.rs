@@ -92,9 +92,8 @@ impl Sandbox {
             .ok_or_else(|| invalid(format!("{provider} is no provider: say alipay, wechat, wechat-v2 or stripe")))?;
         let body: MoodBody = serde_json::from_slice(body)
             .map_err(|error| invalid(format!(r#"send {{"mood": "down", "calls": 3}}: {error}"#)))?;
-        let mood = Mood::parse(&body.mood).ok_or_else(|| {
-            invalid(format!("{} is no mood: say well, down, slow, rubbish or wrong-signature", body.mood))
-        })?;
+        let mood =
+            Mood::parse(&body.mood).ok_or_else(|| invalid(format!("{} is no mood: say {}", body.mood, Mood::NAMES)))?;
         self.set_mood(kind, mood, body.calls);
         Ok(json_of(&json!({ "provider": kind.as_str(), "mood": body.mood, "calls": body.calls })))
     }

@@ -83,6 +83,7 @@ fn standing(view: &PaymentView) -> String {
         (State::NotPaid, _) => {
             return format!("{}{}", button("pay", "Pay", "main"), button("fail", "Let the payment fail", ""));
         }
+        (State::Processing, _) => "Confirmed. The money is on its way.",
         (State::Paid, _) => "Paid. Thank you!",
         (State::Refunded, _) => "Paid, and refunded since.",
         (State::Closed, Some("expired")) => "The time to pay is over.",
@@ -95,6 +96,7 @@ fn standing(view: &PaymentView) -> String {
 fn state_name(state: State) -> &'static str {
     match state {
         State::NotPaid => "NOT_PAID",
+        State::Processing => "PROCESSING",
         State::Paid => "PAID",
         State::Closed => "CLOSED",
         State::Refunded => "REFUNDED",

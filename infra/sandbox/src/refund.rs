@@ -1,10 +1,12 @@
 //! Money back: once for each refund number, and never more than was paid.
 
 use payments::ProviderKind;
-use payments::sandbox::{Happened, Refund, State};
+use payments::sandbox::{Happened, Refund, RefundState, State};
 use rusqlite::Transaction;
 
 use super::answers::{Decision, No};
+use super::moods::Mood;
+use super::rows::Kept;
 use super::{Now, SandboxError, Side, notices, rows};
 
 type Done<T> = Result<T, SandboxError>;
@@ -14,7 +16,8 @@ pub(super) fn refund(
     db: &Transaction<'_>,
     side: &Side,
     kind: ProviderKind,
-    wanted: Refund,
+    mut wanted: Refund,
+    mood: Mood,
     now: Now,
 ) -> Done<Decision> {
     let Some(mut kept) = rows::by_transaction(db, kind, &wanted.transaction)? else { return Ok(Decision::Missing) };
@@ -27,34 +30,96 @@ pub(super) fn refund(
         return Ok(Decision::No(No::NotPaid));
     }
     let left = kept.payment.amount.saturating_sub(kept.refunded);
-    let refusal = if wanted.amount < 1 {
-        Some(No::BadAmount)
-    } else if left == 0 {
-        Some(No::AllRefunded)
-    } else if wanted.amount > left {
-        Some(No::TooMuch)
-    } else {
-        None
+    let refusal = match mood {
+        Mood::RefundsRefused => Some(No::NotRefundable),
+        // Alipay has no failed refunds: it refuses, and takes the same number again later.
+        Mood::RefundsFail if kind == ProviderKind::Alipay => Some(No::NoBalance),
+        _ if wanted.amount < 1 => Some(No::BadAmount),
+        _ if left == 0 => Some(No::AllRefunded),
+        _ if wanted.amount > left => Some(No::TooMuch),
+        _ => None,
     };
     if let Some(no) = refusal {
         return Ok(Decision::No(no));
     }
-    kept.refunded = kept.refunded.saturating_add(wanted.amount);
-    if kept.refunded == kept.payment.amount {
-        kept.payment.state = State::Refunded;
-    }
-    rows::update(db, &kept)?;
-    rows::insert_refund(db, kind, &wanted, now)?;
-    rows::book(db, &kept, Some(&wanted), now)?;
-    if kept.payment.state == State::Refunded {
-        // WeChat Pay tells whom the refund names, the others whom the payment named.
-        let url = match kind {
-            ProviderKind::WechatV3 | ProviderKind::WechatV2 => Some(wanted.notify_url.clone().unwrap_or_default()),
-            ProviderKind::Alipay | ProviderKind::Stripe => None,
-        };
-        notices::tell(db, side, &kept, Happened::Refunded, url, now)?;
-    }
+    let is_wechat = matches!(kind, ProviderKind::WechatV3 | ProviderKind::WechatV2);
+    wanted.state = match mood {
+        Mood::RefundsStick if is_wechat => RefundState::Stuck,
+        Mood::RefundsFail | Mood::RefundsStick => RefundState::Failed,
+        Mood::RefundsPend => RefundState::Pending,
+        _ => RefundState::Done,
+    };
+    // WeChat Pay tells whom the refund names, the others whom the payment named.
+    let url = is_wechat.then(|| wanted.notify_url.clone().unwrap_or_default());
+    move_money(db, side, &mut kept, &wanted, url, now)?;
     Ok(Decision::Refunded(kept.payment, wanted, true))
+}
+
+/// A person refunds in the provider's console. WeChat Pay tells nobody of it.
+pub(super) fn refund_in_console(db: &Transaction<'_>, side: &Side, kept: &mut Kept, amount: i64, now: Now) -> Done<()> {
+    let refund = Refund {
+        transaction: kept.payment.transaction.clone(),
+        refund: format!("console-{}-{}", kept.row, kept.refunded),
+        amount,
+        notify_url: None,
+        state: RefundState::Done,
+    };
+    let url = matches!(kept.kind, ProviderKind::WechatV3 | ProviderKind::WechatV2).then(String::new);
+    move_money(db, side, kept, &refund, url, now)
+}
+
+fn move_money(
+    db: &Transaction<'_>,
+    side: &Side,
+    kept: &mut Kept,
+    refund: &Refund,
+    url: Option<String>,
+    now: Now,
+) -> Done<()> {
+    rows::insert_refund(db, kept.kind, refund, now)?;
+    if refund.state == RefundState::Failed {
+        return Ok(());
+    }
+    set_refunded(kept, kept.refunded.saturating_add(refund.amount));
+    rows::update(db, kept)?;
+    rows::book(db, kept, Some(refund), now)?;
+    if refund.state != RefundState::Done {
+        return Ok(());
+    }
+    let is_all = kept.payment.state == State::Refunded;
+    notices::tell(db, side, kept, if is_all { Happened::Refunded } else { Happened::PartlyRefunded }, url, now)
+}
+
+fn set_refunded(kept: &mut Kept, refunded: i64) {
+    (kept.refunded, kept.payment.refunded) = (refunded, refunded);
+    kept.payment.state = if refunded == kept.payment.amount { State::Refunded } else { State::Paid };
+}
+
+/// The last refund of a payment fails, at once or days later: its money is with the merchant again. `false`: there is
+/// no refund that could fail.
+pub(super) fn fail_last(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Done<bool> {
+    let last = rows::refunds_of(db, kept.kind, &kept.payment.transaction)?.pop();
+    let Some(last) = last.filter(|refund| matches!(refund.state, RefundState::Done | RefundState::Pending)) else {
+        return Ok(false);
+    };
+    rows::update_last_refund(db, kept, RefundState::Failed)?;
+    set_refunded(kept, kept.refunded.saturating_sub(last.amount));
+    rows::update(db, kept)?;
+    let returned = Refund { amount: last.amount.saturating_neg(), state: RefundState::Failed, ..last };
+    rows::book(db, kept, Some(&returned), now)?;
+    notices::tell(db, side, kept, Happened::RefundFailed, None, now)?;
+    Ok(true)
+}
+
+/// A refund that was pending or stuck is done. `false`: there is none.
+pub(super) fn finish_last(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now: Now) -> Done<bool> {
+    let last = rows::refunds_of(db, kept.kind, &kept.payment.transaction)?.pop();
+    if !last.is_some_and(|refund| matches!(refund.state, RefundState::Pending | RefundState::Stuck)) {
+        return Ok(false);
+    }
+    rows::update_last_refund(db, kept, RefundState::Done)?;
+    notices::tell(db, side, kept, Happened::Refunded, None, now)?;
+    Ok(true)
 }
 
 /// The refund under this number, if there was one. Stripe goes by idempotency keys, and Alipay's numbers count for
@@ -67,6 +132,8 @@ fn made_before(db: &Transaction<'_>, kind: ProviderKind, wanted: &Refund) -> Don
         }
     };
     made.retain(|made| kind != ProviderKind::Alipay || made.transaction == wanted.transaction);
+    // Alipay takes the number of a failed refund again.
+    made.retain(|made| kind != ProviderKind::Alipay || made.state != RefundState::Failed);
     Ok(made.into_iter().next())
 }
 

@@ -1,7 +1,8 @@
 //! Payments, refunds and money as they are kept in the database.
 
+use payments::HttpAnswer;
 use payments::ProviderKind;
-use payments::sandbox::{Payment, Refund, State};
+use payments::sandbox::{Payment, Refund, RefundState, State};
 use rusqlite::{OptionalExtension as _, Row, Transaction, named_params, params};
 
 use super::{Now, SandboxError};
@@ -168,22 +169,40 @@ fn read(row: &Row<'_>) -> Done<Kept> {
 
 /// Refunds under the merchant's number, oldest first.
 pub(super) fn refunds(db: &Transaction<'_>, kind: ProviderKind, number: &str) -> Done<Vec<Refund>> {
-    refunds_where(db, "provider = ?1 AND refund = ?2", &[kind.as_str(), number])
+    refunds_where(db, "r.provider = ?1 AND r.refund = ?2", &[kind.as_str(), number])
 }
 
 /// Refunds of a payment, oldest first.
 pub(super) fn refunds_of(db: &Transaction<'_>, kind: ProviderKind, transaction: &str) -> Done<Vec<Refund>> {
-    refunds_where(db, "provider = ?1 AND transaction_id = ?2", &[kind.as_str(), transaction])
+    refunds_where(db, "r.provider = ?1 AND r.transaction_id = ?2", &[kind.as_str(), transaction])
 }
 
 fn refunds_where(db: &Transaction<'_>, which: &str, parameters: &[&str]) -> Done<Vec<Refund>> {
-    let text = format!("SELECT transaction_id, refund, amount FROM sandbox_refunds WHERE {which} ORDER BY id");
+    // A refund without a state of its own is done.
+    let text = format!(
+        "SELECT r.transaction_id, r.refund, r.amount, s.state FROM sandbox_refunds r
+         LEFT JOIN sandbox_refund_states s ON s.refund = r.id WHERE {which} ORDER BY r.id"
+    );
     let mut found = db.prepare_cached(&text)?;
-    let read = |row: &Row<'_>| {
-        Ok(Refund { transaction: row.get(0)?, refund: row.get(1)?, amount: row.get(2)?, notify_url: None })
-    };
-    let all = found.query_map(rusqlite::params_from_iter(parameters), read)?;
-    Ok(all.collect::<Result<_, _>>()?)
+    let mut rows = found.query(rusqlite::params_from_iter(parameters))?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let state: Option<String> = row.get(3)?;
+        let state = state.map_or(Ok(RefundState::Done), |state| serde_json::from_str(&state))?;
+        let (transaction, refund, amount) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        all.push(Refund { transaction, refund, amount, notify_url: None, state });
+    }
+    Ok(all)
+}
+
+/// Changes what became of a payment's last refund.
+pub(super) fn update_last_refund(db: &Transaction<'_>, kept: &Kept, state: RefundState) -> Done<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO sandbox_refund_states (refund, state)
+         SELECT max(id), ?3 FROM sandbox_refunds WHERE provider = ?1 AND transaction_id = ?2",
+    )?
+    .execute(params![kept.kind.as_str(), kept.payment.transaction, serde_json::to_string(&state)?])?;
+    Ok(())
 }
 
 pub(super) fn insert_refund(db: &Transaction<'_>, kind: ProviderKind, refund: &Refund, now: Now) -> Done<()> {
@@ -191,10 +210,15 @@ pub(super) fn insert_refund(db: &Transaction<'_>, kind: ProviderKind, refund: &R
         "INSERT INTO sandbox_refunds (provider, refund, transaction_id, amount, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute(params![kind.as_str(), refund.refund, refund.transaction, refund.amount, now.ms])?;
+    if refund.state != RefundState::Done {
+        db.prepare_cached("INSERT INTO sandbox_refund_states (refund, state) VALUES (?1, ?2)")?
+            .execute(params![db.last_insert_rowid(), serde_json::to_string(&refund.state)?])?;
+    }
     Ok(())
 }
 
-/// Books a movement of money: what was paid, or, with the refund's number, what went back.
+/// Books a movement of money: what was paid, or, with the refund's number, what went back. A refund of a negative
+/// amount failed, and its money came back.
 pub(super) fn book(db: &Transaction<'_>, kept: &Kept, refund: Option<&Refund>, now: Now) -> Done<()> {
     let payment = &kept.payment;
     let amount = refund.map_or(payment.amount, |refund| refund.amount);
@@ -217,17 +241,28 @@ pub(super) fn book(db: &Transaction<'_>, kept: &Kept, refund: Option<&Refund>, n
 /// How long Stripe keeps an answer: "at least 24 hours".
 const KEPT_FOR_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// The answer that Stripe keeps for an idempotency key: the request's fingerprint and the body.
-pub(super) fn kept_answer(db: &Transaction<'_>, key: &str, now: Now) -> Done<Option<(String, String)>> {
+/// The answer that Stripe keeps for an idempotency key: the request's fingerprint, and the answer, which may be an
+/// error.
+pub(super) fn kept_answer(db: &Transaction<'_>, key: &str, now: Now) -> Done<Option<(String, HttpAnswer)>> {
     let mut found = db.prepare_cached("SELECT request, answer FROM sandbox_answers WHERE key = ?1 AND at_ms >= ?2")?;
     let since_ms = now.ms.saturating_sub(KEPT_FOR_MS);
-    Ok(found.query_row(params![key, since_ms], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    let kept: Option<(String, String)> =
+        found.query_row(params![key, since_ms], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    Ok(kept.map(|(request, kept)| {
+        // The status, a space, the body.
+        let (status, body) = kept.split_once(' ').unwrap_or(("", ""));
+        match status.parse() {
+            Ok(status) => (request, HttpAnswer::new(status, "application/json", body)),
+            Err(_) => (request, HttpAnswer::new(200, "application/json", kept)),
+        }
+    }))
 }
 
-pub(super) fn keep_answer(db: &Transaction<'_>, key: &str, request: &str, answer: &str, now: Now) -> Done<()> {
+pub(super) fn keep_answer(db: &Transaction<'_>, key: &str, request: &str, answer: &HttpAnswer, now: Now) -> Done<()> {
     db.prepare_cached("DELETE FROM sandbox_answers WHERE at_ms < ?1")?.execute([now.ms.saturating_sub(KEPT_FOR_MS)])?;
-    db.prepare_cached("INSERT INTO sandbox_answers (key, request, answer, at_ms) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key, request, answer, now.ms])?;
+    db.prepare_cached("INSERT INTO sandbox_answers (key, request, answer, at_ms) VALUES (?1, ?2, ?3, ?4)")?.execute(
+        params![key, request, format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body)), now.ms],
+    )?;
     Ok(())
 }
 

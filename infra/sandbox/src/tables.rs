@@ -31,6 +31,10 @@ CREATE TABLE IF NOT EXISTS sandbox_refunds (
 );
 CREATE INDEX IF NOT EXISTS sandbox_refunds_by_number ON sandbox_refunds (refund);
 CREATE INDEX IF NOT EXISTS sandbox_refunds_by_payment ON sandbox_refunds (transaction_id);
+CREATE TABLE IF NOT EXISTS sandbox_refund_states (
+    refund INTEGER PRIMARY KEY,
+    state TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS sandbox_money (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     provider TEXT NOT NULL,

@@ -5,6 +5,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use domain::availability::{PageNo, pages};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sources::events::{queue_event, stream_event};
+use payments::ProviderKind;
+use sandbox::Mood;
 use testkit::world::names;
 
 use crate::actors::{self, Press};
@@ -140,7 +142,36 @@ impl Sim {
         if let Some(link) = &payment.link {
             let _ = sandbox.open(link).await;
         }
+        let Ok(kind) = sandbox.payment(&payment.number).await.map(|view| ProviderKind::parse(&view.provider).unwrap())
+        else {
+            return Ok(());
+        };
+        // WeChat Pay tells nobody of a refund in its console, and only Stripe lets a refund fail after it was done.
+        let is_told = match what {
+            ProviderEvent::RefundedInConsole | ProviderEvent::PartlyRefundedInConsole => {
+                matches!(kind, ProviderKind::Alipay | ProviderKind::Stripe)
+            }
+            ProviderEvent::RefundFailed => kind == ProviderKind::Stripe,
+            _ => true,
+        };
+        if !is_told {
+            return Ok(());
+        }
+        let act = |action| sandbox.act(None, &payment.number, action);
         let done = match what {
+            ProviderEvent::Confirmed => act(sandbox::Action::Confirm).await,
+            ProviderEvent::RefundedInConsole => act(sandbox::Action::RefundInConsole).await,
+            ProviderEvent::PartlyRefundedInConsole => act(sandbox::Action::RefundPartInConsole).await,
+            ProviderEvent::RefundFailed => act(sandbox::Action::FailRefund).await,
+            ProviderEvent::Disputed => act(sandbox::Action::Dispute).await,
+            ProviderEvent::RefundsFail => {
+                sandbox.set_mood(kind, Mood::RefundsFail, Some(1));
+                sandbox.payment(&payment.number).await
+            }
+            ProviderEvent::ServerError => {
+                sandbox.set_mood(kind, Mood::Failing, Some(1));
+                sandbox.payment(&payment.number).await
+            }
             ProviderEvent::Paid => sandbox.pay(&payment.number).await,
             ProviderEvent::PaidLate => sandbox.pay_late(&payment.number).await,
             ProviderEvent::Failed => sandbox.fail(&payment.number).await,

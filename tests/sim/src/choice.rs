@@ -121,6 +121,18 @@ pub enum ProviderEvent {
     PaidLate,
     Failed,
     NotifiedAgain,
+    /// The buyer confirms with a delayed method: the money comes later, or never.
+    Confirmed,
+    /// An operator refunds in the provider's console.
+    RefundedInConsole,
+    PartlyRefundedInConsole,
+    /// A refund fails, perhaps after it was done.
+    RefundFailed,
+    Disputed,
+    /// The provider's next refund fails.
+    RefundsFail,
+    /// The provider's next call ends with its own server error.
+    ServerError,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -202,17 +202,32 @@ impl Sim {
     }
 
     fn draw_payment(&mut self) -> Action {
-        let (mut buyer, _) = self.order_that(|order| order.payment.is_some());
+        let what = match self.rng.below(20) {
+            0 => ProviderEvent::Failed,
+            1 => ProviderEvent::NotifiedAgain,
+            2..6 => ProviderEvent::PaidLate,
+            6 => ProviderEvent::Confirmed,
+            7 => ProviderEvent::RefundedInConsole,
+            8 => ProviderEvent::PartlyRefundedInConsole,
+            9 => ProviderEvent::RefundFailed,
+            10 => ProviderEvent::Disputed,
+            11 => ProviderEvent::RefundsFail,
+            12 => ProviderEvent::ServerError,
+            _ => ProviderEvent::Paid,
+        };
+        let (mut buyer, _) = match what {
+            ProviderEvent::RefundedInConsole | ProviderEvent::PartlyRefundedInConsole | ProviderEvent::Disputed => {
+                self.order_that(|order| order.payment.is_some() || order.status == Status::Paid)
+            }
+            ProviderEvent::RefundFailed => {
+                self.order_that(|order| matches!(order.status, Status::Refunding | Status::Refunded))
+            }
+            _ => self.order_that(|order| order.payment.is_some()),
+        };
         if !self.payments.contains_key(&buyer) {
             let which = self.rng.below(self.payments.len());
             buyer = self.payments.keys().nth(which).copied().unwrap_or(0);
         }
-        let what = match self.rng.below(12) {
-            0 => ProviderEvent::Failed,
-            1 => ProviderEvent::NotifiedAgain,
-            2..6 => ProviderEvent::PaidLate,
-            _ => ProviderEvent::Paid,
-        };
         Action::AtProvider { buyer, nth_latest: usize::from(self.rng.chance(25)), what }
     }
 }

@@ -46,6 +46,8 @@ impl Sim {
                 && !found.walk_skipped
                 && arrived == 0
                 && late == 0
+                // An order whose payment is confirmed and not made waits for a while after its deadline.
+                && self.observer.figures(&self.offer).await.1 == 0
                 && self.until_the_next_notice().await == 0;
             // Some calls arrive only after everything has been repaired without them.
             self.late_calls_arrive(0).await?;

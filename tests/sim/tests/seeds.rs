@@ -23,7 +23,10 @@ const PLACES: &str = "
     fault ServerError               fault TransactionConflict       fault Late                      fault Stale
     crashes                         times out
     payment Paid                    payment PaidLate                payment Failed
-    payment NotifiedAgain
+    payment NotifiedAgain           payment Confirmed               payment RefundedInConsole
+    payment PartlyRefundedInConsole payment RefundFailed            payment Disputed
+    payment RefundsFail             payment ServerError             metric MoneyMatters FOREIGN_REFUND
+    metric MoneyMatters DISPUTE     metric MoneyMatters LATE_REFUND_FAILURE
     delivery Once                   delivery Twice                  delivery NotDeleted             delivery Lost
     delivery of a newer version     row of a newer version          edited
     edit refused as stale

@@ -123,6 +123,7 @@ mod tests {
             state: domain::sale::SaleState::Ready,
             buyer_cooldown_ms: cooldown_ms,
             item_rate_per_second: rate,
+            refunds_until: None,
             version: 1,
             changed_at: at(0),
         }

@@ -70,8 +70,15 @@ pub enum CloseOutcome {
 /// Closes an order.
 pub async fn close(context: Context<'_>, id: &OrderId, cause: Cause) -> Result<CloseOutcome, FlowError> {
     let outcome = close_unpaid(context, id, cause).await?;
-    if let CloseOutcome::Closed(order) | CloseOutcome::AlreadyClosed(order) = &outcome {
-        finish::drop_deadline(context.store, order, context.now).await;
+    match &outcome {
+        CloseOutcome::Closed(order) | CloseOutcome::AlreadyClosed(order) => {
+            finish::drop_deadline(context.store, order, context.now).await;
+        }
+        // The run that found it paid may have stopped before this step.
+        CloseOutcome::Refused(order) if order.status == Status::Paid => {
+            finish::drop_deadline(context.store, order, context.now).await;
+        }
+        _ => {}
     }
     Ok(outcome)
 }
@@ -149,6 +156,14 @@ async fn prepare(context: Context<'_>, order: Option<Box<Order>>, cause: Cause) 
         ProviderClose::Closed => Ok(Prepared::ClosedAtProvider(order)),
         ProviderClose::Changed => Ok(Prepared::Changed),
         ProviderClose::NotBefore(moment) => Ok(Prepared::Ended(CloseOutcome::NotBefore(order, moment))),
+        // Nothing of the money is left, and the payment cannot be made a second time: the order ends unpaid.
+        ProviderClose::Refunded(arrived) => match settle(context, &arrived).await? {
+            // The payment is removed from the order.
+            Settled::Returned { .. } | Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => {
+                Ok(Prepared::Changed)
+            }
+            Settled::Wrong(_) | Settled::Unknown => Err(FlowError::unexpected_payment(&arrived)),
+        },
         ProviderClose::Paid(arrived) => match settle(context, &arrived).await? {
             Settled::Paid(order) | Settled::AlreadyPaid(order) | Settled::Revived(order) => {
                 let newly = context.is_this_run(order.paid_at);

@@ -15,8 +15,10 @@ use crate::error::FlowError;
 pub(crate) enum ProviderClose {
     /// It was not paid, and can no longer be paid.
     Closed,
-    /// It was paid.
+    /// It was paid, and at least a part of the money is still there.
     Paid(Arrived),
+    /// It was paid, and all of it went back at the provider: it can no longer be paid.
+    Refunded(Arrived),
     /// It is not paid yet, and the provider does not close it before this moment.
     NotBefore(Timestamp),
     /// The order or its open payment changed in between: read it again.
@@ -40,7 +42,8 @@ pub(crate) async fn close_at_provider(
         let closable = payment.started_at.saturating_add(provider.closable_after()).unwrap_or(now);
         if now < closable {
             return Ok(match asked.status(context).await? {
-                PaymentStatus::Paid(paid) => ProviderClose::Paid(asked.arrived(paid)),
+                PaymentStatus::Paid(paid) => asked.paid(paid, 0),
+                PaymentStatus::Refunded(paid, refunded) => asked.refunded(paid, refunded),
                 PaymentStatus::Closed | PaymentStatus::Missing => ProviderClose::Closed,
                 _ => ProviderClose::NotBefore(closable),
             });
@@ -66,14 +69,14 @@ async fn close(context: Context<'_>, order: &Order, payment: &OpenPayment) -> Re
     }
 }
 
-/// Closes a payment that its order no longer needs, at its provider only. `Some`: it was paid.
+/// Closes a payment that its order no longer needs, at its provider only. `Some`: it was paid, or even refunded.
 pub(crate) async fn close_leftover_at_provider(
     context: Context<'_>,
     order: &Order,
     payment: &OpenPayment,
 ) -> Result<Option<Arrived>, FlowError> {
     match close(context, order, payment).await? {
-        ProviderClose::Paid(arrived) => Ok(Some(arrived)),
+        ProviderClose::Paid(arrived) | ProviderClose::Refunded(arrived) => Ok(Some(arrived)),
         ProviderClose::Closed | ProviderClose::NotBefore(_) | ProviderClose::Changed => Ok(None),
     }
 }
@@ -97,7 +100,7 @@ impl<'a> AtProvider<'a> {
             return Err(FlowError::Store(store::StoreError::Permanent { operation: "close a payment", detail }));
         };
         let reference = payment.link.as_ref().and_then(|link| link.reference.clone());
-        let reference = PaymentRef { number, payment: reference };
+        let reference = PaymentRef { number, payment: reference, transaction: None };
         Ok(Self { order, attempt: payment.attempt, method, kind, reference })
     }
 
@@ -110,7 +113,15 @@ impl<'a> AtProvider<'a> {
             ProviderCloseAnswer::Unclear(what) => (what, false),
         };
         match self.status(context).await? {
-            PaymentStatus::Paid(paid) => Ok(ProviderClose::Paid(self.arrived(paid))),
+            PaymentStatus::Paid(paid) => Ok(self.paid(paid, 0)),
+            PaymentStatus::Refunded(paid, refunded) => Ok(self.refunded(paid, refunded)),
+            // The buyer has confirmed, and the money may take days. The order waits for a bounded time only: money
+            // that arrives after that revives it or goes back.
+            PaymentStatus::Processing => {
+                let provider = providers.get(self.kind, now).await.map_err(|trouble| self.trouble(trouble))?;
+                let until = self.order.pay_by.saturating_add(provider.processing_wait()).unwrap_or(now);
+                Ok(if now < until { ProviderClose::NotBefore(until) } else { ProviderClose::Closed })
+            }
             // The provider has just reported it as paid: it cannot be missing a moment later.
             PaymentStatus::Closed | PaymentStatus::Missing if !was_paid => Ok(ProviderClose::Closed),
             status => Err(FlowError::Unclear { method: self.method, what: format!("{unclear}; {status:?}") }),
@@ -121,15 +132,24 @@ impl<'a> AtProvider<'a> {
         context.providers.query(self.kind, &self.reference, context.now).await.map_err(|trouble| self.trouble(trouble))
     }
 
-    fn arrived(&self, paid: Paid) -> Arrived {
-        Arrived {
+    fn paid(&self, paid: Paid, refunded: i64) -> ProviderClose {
+        let arrived = Arrived {
             order: self.order.id.clone(),
             attempt: self.attempt,
             method: self.method,
             transaction: paid.transaction,
             amount: paid.amount,
             currency: paid.currency,
-        }
+            refunded: Some(refunded),
+        };
+        if arrived.is_all_refunded() { ProviderClose::Refunded(arrived) } else { ProviderClose::Paid(arrived) }
+    }
+
+    /// A provider that does not tell how much went back is taken to have sent back all of it: nothing is given away for
+    /// money that may not be there, and an operator finds the matter.
+    fn refunded(&self, paid: Paid, refunded: Option<i64>) -> ProviderClose {
+        let refunded = refunded.unwrap_or(paid.amount);
+        self.paid(paid, refunded)
     }
 
     fn trouble(&self, trouble: providers::Trouble) -> FlowError {

@@ -4,6 +4,10 @@
 //! write, so money that is reported twice, out of order, or at the same moment as a timeout or a cancel is
 //! decided once.
 //!
+//! Money of which nothing is left, because an operator refunded it in the provider's console, pays for nothing; of
+//! money that was refunded in part, the rest pays, and what went back is recorded. So before a closed order is revived,
+//! the provider is asked how much of the money is still there.
+//!
 //! | the order | step | stopped after it | repaired by |
 //! |---|---|---|---|
 //! | waits | PAID (spends frozen points) | no pay log, units not sold | the notice again or reconcile, by the holder |
@@ -17,10 +21,14 @@
 //! | | its refund is decided, mark removed: one transaction | money not back | reconcile, led by the refund's mark |
 //! | | the refund: see [`crate::pay::refund`] | | |
 
+use domain::Timestamp;
 use domain::availability::{Page, pages};
 use domain::bucket::BucketNo;
+use domain::ids::PaymentNumber;
 use domain::order::{Order, Status};
-use domain::payment::{Arrived, MoneyVerdict, OpenPayment, PaidWith, PayEntry, money_verdict};
+use domain::payment::{Arrived, Matter, MatterKind, MoneyVerdict, OpenPayment, PaidWith, PayEntry, money_verdict};
+use jiff::SignedDuration;
+use payments::{PaymentRef, PaymentStatus, ProviderKind};
 use store::{OrderChange, Revival, Store, StoreError};
 
 use crate::error::FlowError;
@@ -33,6 +41,10 @@ const PAGES_SEARCHED: u32 = 8;
 /// Buckets that are read to find units, and how many of those that have some are tried.
 const BUCKETS_READ: usize = 100;
 const BUCKETS_TRIED: usize = 8;
+
+/// A notice that arrives this long after its payment was made is late: in the meantime an operator can have refunded
+/// the payment in the provider's console.
+const LATE: SignedDuration = SignedDuration::from_mins(2);
 
 /// What the money was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +61,37 @@ pub enum Settled {
     Wrong(Box<Order>),
     /// There is no such order.
     Unknown,
+}
+
+/// Settles money that a notice reports. If the notice is late, the provider is asked first how much of the money is
+/// still there. `paid_at` is the moment of the payment, by the provider's clock.
+pub async fn settle_notice(
+    context: Context<'_>,
+    arrived: Arrived,
+    paid_at: Option<Timestamp>,
+) -> Result<Settled, FlowError> {
+    let is_late = paid_at.is_none_or(|paid_at| context.now.duration_since(paid_at) >= LATE);
+    let arrived = if is_late { ask(context, &arrived).await? } else { arrived };
+    settle(context, &arrived).await
+}
+
+/// Asks the provider how much of this money went back, unless that is known.
+async fn ask(context: Context<'_>, arrived: &Arrived) -> Result<Arrived, FlowError> {
+    let number = PaymentNumber::new(arrived.order.clone(), arrived.attempt);
+    let (None, Some(number), Some(kind)) = (arrived.refunded, number, ProviderKind::of(arrived.method)) else {
+        return Ok(arrived.clone());
+    };
+    let reference = PaymentRef { number, payment: None, transaction: Some(arrived.transaction.clone()) };
+    let status = context.providers.query(kind, &reference, context.now).await;
+    let status = status.map_err(|trouble| FlowError::Provider { method: arrived.method, trouble })?;
+    let refunded = match status {
+        PaymentStatus::Refunded(paid, refunded) if paid.transaction == arrived.transaction => {
+            refunded.unwrap_or(paid.amount)
+        }
+        // The notice is signed: the money arrived, whatever the provider calls the payment by now.
+        _ => 0,
+    };
+    Ok(Arrived { refunded: Some(refunded), ..arrived.clone() })
 }
 
 /// Settles money that arrived.
@@ -94,10 +137,24 @@ async fn settle_one(
     leftovers: &mut Vec<Leftover>,
 ) -> Result<Settled, FlowError> {
     let Context { store, now, .. } = context;
+    let mut arrived = arrived.clone();
     for _ in 0..CAS_ATTEMPTS {
-        let Some(order) = store.order(&arrived.order).await?.map(Box::new) else { return Ok(Settled::Unknown) };
-        let with = paid_with(&order, arrived);
-        let settled = match money_verdict(&order, arrived) {
+        let Some(order) = store.order(&arrived.order).await?.map(Box::new) else {
+            let words = "money arrived for an order that does not exist";
+            store.log_matter(&matter(&arrived, MatterKind::UnknownOrder, arrived.amount, words, now)).await?;
+            return Ok(Settled::Unknown);
+        };
+        let mut verdict = money_verdict(&order, &arrived);
+        if verdict == MoneyVerdict::Revive && arrived.refunded.is_none() {
+            arrived = ask(context, &arrived).await?;
+            verdict = money_verdict(&order, &arrived);
+        }
+        let with = paid_with(&order, &arrived);
+        if with.refunded > 0 && matches!(verdict, MoneyVerdict::Keep | MoneyVerdict::Revive | MoneyVerdict::Return) {
+            let words = "refunded at the provider before the payment was settled here";
+            store.log_matter(&matter(&arrived, MatterKind::ForeignRefund, with.refunded, words, now)).await?;
+        }
+        let settled = match verdict {
             MoneyVerdict::Keep => keep(context, &order, &with, leftovers).await?,
             MoneyVerdict::Kept => {
                 // Once a refund has begun nothing is left to finish here: the refund takes care of the units.
@@ -108,18 +165,42 @@ async fn settle_one(
                 Some(Settled::AlreadyPaid(order))
             }
             MoneyVerdict::Revive => revive(context, &order, &with).await?,
-            MoneyVerdict::Return => return_money(context, &order, &with).await?,
+            MoneyVerdict::Return => {
+                let settled = return_money(context, &order, &with).await?;
+                if settled.is_some() {
+                    drop_spent_payment(store, &order, &arrived).await?;
+                }
+                settled
+            }
             MoneyVerdict::Returned => {
+                drop_spent_payment(store, &order, &arrived).await?;
                 let newly_refunded = resume_return(context, &order, &with).await?;
                 Some(Settled::Returned { order, newly_refunded })
             }
-            MoneyVerdict::Wrong => Some(Settled::Wrong(order)),
+            MoneyVerdict::Wrong => {
+                let words = "money arrived that no payment asked for";
+                store.log_matter(&matter(&arrived, MatterKind::WrongPayment, arrived.amount, words, now)).await?;
+                Some(Settled::Wrong(order))
+            }
         };
         if let Some(settled) = settled {
             return Ok(settled);
         }
     }
     Err(FlowError::Busy)
+}
+
+fn matter(arrived: &Arrived, kind: MatterKind, amount: i64, words: &str, now: Timestamp) -> Matter {
+    Matter {
+        order: arrived.order.clone(),
+        kind,
+        method: arrived.method,
+        transaction: arrived.transaction.clone(),
+        amount,
+        currency: arrived.currency.clone(),
+        words: words.to_owned(),
+        at: now,
+    }
 }
 
 fn paid_with(order: &Order, arrived: &Arrived) -> PaidWith {
@@ -130,6 +211,7 @@ fn paid_with(order: &Order, arrived: &Arrived) -> PaidWith {
         transaction: arrived.transaction.clone(),
         amount: arrived.amount,
         points,
+        refunded: arrived.refunded.unwrap_or(0),
     }
 }
 
@@ -208,6 +290,16 @@ async fn return_money(context: Context<'_>, order: &Order, with: &PaidWith) -> R
     let newly_refunded = resume_return(context, order, with).await?;
     let order = store.order(&order.id).await?.map(Box::new);
     Ok(order.map(|order| Settled::Returned { order, newly_refunded }))
+}
+
+/// The money of an order's open payment went back: that payment cannot be made again, so it is removed, and the order
+/// goes on waiting for another.
+async fn drop_spent_payment(store: &Store, order: &Order, arrived: &Arrived) -> Result<(), StoreError> {
+    let open = order.payment.as_ref().filter(|payment| payment.attempt == arrived.attempt);
+    if let (Status::PendingPayment, Some(payment)) = (order.status, open) {
+        store.drop_payment(order, payment).await?;
+    }
+    Ok(())
 }
 
 /// Asks the provider for a refund that is decided and logged. If it does not take the refund now, reconcile asks

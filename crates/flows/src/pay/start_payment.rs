@@ -210,6 +210,12 @@ async fn present(context: Context<'_>, open: Open<'_>, public_url: &str) -> Resu
                     refused => NotStarted::Refused(refused.to_string()),
                 });
             }
+            Err(trouble @ Trouble::Provider(ProviderError::Spent(_))) => {
+                // The provider repeats this answer for a day. Nobody has a link to this payment, so it is removed, and
+                // the buyer's next request is a new attempt under a new number.
+                close_other(context, order, payment).await?;
+                return Err(trouble_of(attempt.method, trouble).into());
+            }
             Err(trouble) => return Err(trouble_of(attempt.method, trouble).into()),
         },
     };
@@ -256,6 +262,10 @@ async fn close_other(context: Context<'_>, order: &Order, open: &OpenPayment) ->
             Ok(())
         }
         ProviderClose::NotBefore(moment) => Err(NotStarted::OtherOpenUntil(moment)),
+        ProviderClose::Refunded(arrived) => match settle(context, &arrived).await? {
+            Settled::Returned { .. } | Settled::Paid(_) | Settled::AlreadyPaid(_) | Settled::Revived(_) => Ok(()),
+            Settled::Wrong(_) | Settled::Unknown => Err(FlowError::unexpected_payment(&arrived).into()),
+        },
         ProviderClose::Paid(arrived) => match settle(context, &arrived).await? {
             Settled::Paid(order) | Settled::AlreadyPaid(order) | Settled::Revived(order) => {
                 let newly_with = order.paid.filter(|_| context.is_this_run(order.paid_at)).map(|with| with.method);
@@ -272,7 +282,7 @@ async fn pay_with_points(context: Context<'_>, order: &Order) -> Result<Option<S
     let Context { store, now, .. } = context;
     let points = order.points_price.ok_or(NotStarted::WrongPoints)?;
     let number = PaymentNumber::new(order.id.clone(), 0).ok_or(NotStarted::TooMany)?;
-    let with = PaidWith { method: Method::Points, attempt: 0, transaction: number.to_string(), amount: 0, points };
+    let with = PaidWith { points, ..PaidWith::of(Method::Points, 0, &number.to_string(), 0) };
     match store.pay_with_points(order, &with, now).await? {
         PointsPaid::Refused => return Ok(None),
         PointsPaid::PointsShort => return Err(NotStarted::PointsShort),

@@ -25,8 +25,10 @@ mod outages;
 mod pages;
 mod walk;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use domain::payment::MatterKind;
 use domain::repair::HolderVerdict;
 use store::{StoreError, UnreadableRow, Walk};
 
@@ -61,6 +63,10 @@ pub struct Report {
     pub refunded: u32,
     /// Refunds that are still open; `None`: not known in this run.
     pub refunds_open: Option<u32>,
+    /// Refunds, of those, that the provider refuses for good.
+    pub refunds_refused: u32,
+    /// Matters of money that wait for an operator, by kind.
+    pub matters: BTreeMap<MatterKind, u32>,
     /// Buckets that were laid out.
     pub laid_out: u32,
     /// Buckets whose entry on a page was corrected.
@@ -88,11 +94,18 @@ impl Report {
             holders: self.holders,
             settled: self.settled,
             refunds_open: self.refunds_open,
+            refunds_refused: self.refunds_refused,
+            matters: self.matters.clone(),
             walk_skipped: self.walk_skipped,
             drift: self.drift.filter(|drift| *drift == 0),
             ..Report::default()
         };
         *self == quiet
+    }
+
+    fn count_matter(&mut self, kind: MatterKind) {
+        let count = self.matters.entry(kind).or_default();
+        *count = count.saturating_add(1);
     }
 
     fn count(&mut self, verdict: HolderVerdict) {

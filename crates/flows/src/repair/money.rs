@@ -43,7 +43,15 @@ pub(super) async fn resume_open_entries(
     for entry in entries.read {
         let method = match &entry {
             OpenEntry::Pay(entry) => entry.with.method,
-            OpenEntry::Refund(entry) => entry.with.method,
+            OpenEntry::Refund(entry) => {
+                report.refunds_refused += u32::from(entry.refused);
+                entry.with.method
+            }
+            // A person's work.
+            OpenEntry::Matter(matter) => {
+                report.count_matter(matter.kind);
+                continue;
+            }
         };
         by_method.entry(method).or_default().push(entry);
     }
@@ -86,6 +94,7 @@ async fn resume(
             // A refund that is not reached in this run is open all the same.
             OpenEntry::Refund(_) if is_over => *refunds_open += 1,
             OpenEntry::Pay(_) if is_over => {}
+            OpenEntry::Matter(_) => {}
             OpenEntry::Pay(entry) if now.duration_since(entry.at) < GRACE => {}
             OpenEntry::Refund(entry) if !entry.is_due(now) => *refunds_open += 1,
             entry if !outages.should_ask_method(method) => {

@@ -48,6 +48,8 @@ pub struct SaleForm {
     pub buyer_cooldown_ms: u32,
     /// Presses per second and item that each running function lets through.
     pub item_rate_per_second: Option<u32>,
+    /// Until when buyers can refund; `None`: until the sale's end.
+    pub refunds_until: Option<Timestamp>,
     /// Items; their layouts are ignored.
     pub items: Vec<Item>,
 }
@@ -164,6 +166,7 @@ fn filled_in(
         state,
         buyer_cooldown_ms: form.buyer_cooldown_ms,
         item_rate_per_second: form.item_rate_per_second,
+        refunds_until: form.refunds_until,
         version,
         changed_at: now,
     };

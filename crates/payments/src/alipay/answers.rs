@@ -29,6 +29,7 @@ struct Body {
     out_request_no: String,
     fund_change: String,
     refund_status: String,
+    refund_fee: String,
 }
 
 /// A verified answer.
@@ -99,8 +100,19 @@ impl Alipay {
         let was_paid = !body.send_pay_date.is_empty();
         match body.trade_status.as_str() {
             "WAIT_BUYER_PAY" => Ok(PaymentStatus::NotPaid),
-            "TRADE_SUCCESS" | "TRADE_FINISHED" => Ok(PaymentStatus::Paid(paid(&body)?)),
-            "TRADE_CLOSED" if was_paid => Ok(PaymentStatus::Refunded(paid(&body)?)),
+            "TRADE_SUCCESS" | "TRADE_FINISHED" => {
+                let refunded = yuan::to_fen(&body.refund_fee).filter(|refunded| *refunded > 0);
+                let paid = paid(&body)?;
+                Ok(match refunded {
+                    Some(refunded) => PaymentStatus::Refunded(paid, Some(refunded)),
+                    None => PaymentStatus::Paid(paid),
+                })
+            }
+            "TRADE_CLOSED" if was_paid => {
+                let paid = paid(&body)?;
+                let all = paid.amount;
+                Ok(PaymentStatus::Refunded(paid, Some(all)))
+            }
             "TRADE_CLOSED" => Ok(PaymentStatus::Closed),
             _ => Ok(PaymentStatus::Unknown(body.trade_status)),
         }
@@ -141,7 +153,9 @@ impl Alipay {
         answer: &HttpAnswer,
     ) -> Result<Refunding, ProviderError> {
         match self.read(QUERY_REFUND, answer)? {
-            Answer::Done(body) if body.refund_status != "REFUND_SUCCESS" => Ok(Refunding::Processing),
+            Answer::Done(body) if body.refund_status == "REFUND_PROCESSING" => Ok(Refunding::Processing),
+            // Alipay leaves the status out if it has no such refund. A failed one is asked for again under its number.
+            Answer::Done(body) if body.refund_status != "REFUND_SUCCESS" => Ok(Refunding::Missing),
             Answer::Done(body) if body.out_request_no == refund.refund.as_str() => Ok(Refunding::Refunded),
             Answer::Done(_) => Err(ProviderError::Untrusted("it is about another refund")),
             Answer::Refused(body) => Err(refused(body)),

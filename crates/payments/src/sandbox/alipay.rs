@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Asked, Happened, Keys, Payment, Refund, Reply, State, text};
+use super::{Asked, Happened, Keys, Payment, Refund, RefundState, Reply, State, text};
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
 use crate::shared::crypto::{SettingsError, SigningKey, VerifyingKey};
@@ -52,6 +52,7 @@ impl Side {
                     refund: text(&content, "out_request_no"),
                     amount: amount(&content, "refund_amount")?,
                     notify_url: None,
+                    state: RefundState::Done,
                 }));
             }
             _ => return Err(refuse("isv.invalid-method")),
@@ -68,6 +69,7 @@ impl Side {
             return_url: get("return_url"),
             state: State::NotPaid,
             paid_at: None,
+            refunded: 0,
         };
         Ok(Asked::Create { payment, way, expires_at: china::from_spaces(&text(&content, "time_expire")) })
     }
@@ -88,8 +90,13 @@ impl Side {
             Reply::Missing => no("ACQ.TRADE_NOT_EXIST"),
             Reply::Refunded(payment, refund, now) => yes(json!({
                 "out_trade_no": payment.number, "trade_no": payment.transaction, "out_request_no": refund.refund,
-                "fund_change": if now { "Y" } else { "N" }, "refund_fee": yuan::from_fen(refund.amount),
-                "refund_status": "REFUND_SUCCESS",
+                "fund_change": if now && refund.state == RefundState::Done { "Y" } else { "N" },
+                "refund_fee": yuan::from_fen(refund.amount),
+                "refund_status": match refund.state {
+                    RefundState::Done => "REFUND_SUCCESS",
+                    RefundState::Pending => "REFUND_PROCESSING",
+                    RefundState::Failed | RefundState::Stuck => "",
+                },
             })),
             Reply::NoRefund => yes(json!({})),
             Reply::Trouble => json!({"code": "20000", "msg": "Service Currently Unavailable"}),
@@ -119,7 +126,8 @@ impl Side {
         let status = match happened {
             Happened::Paid => "TRADE_SUCCESS",
             Happened::Closed | Happened::Refunded => "TRADE_CLOSED",
-            Happened::Failed => return None,
+            Happened::PartlyRefunded => "TRADE_SUCCESS",
+            _ => return None,
         };
         let mut fields = self.common(payment);
         fields.extend([
@@ -133,8 +141,9 @@ impl Side {
         if let Some(paid_at) = payment.paid_at {
             fields.insert("gmt_payment".to_owned(), china::with_spaces(paid_at));
         }
-        if happened == Happened::Refunded {
-            fields.insert("refund_fee".to_owned(), yuan::from_fen(payment.amount));
+        if matches!(happened, Happened::Refunded | Happened::PartlyRefunded) {
+            let refunded = if happened == Happened::Refunded { payment.amount } else { payment.refunded };
+            fields.insert("refund_fee".to_owned(), yuan::from_fen(refunded));
             fields.insert("gmt_refund".to_owned(), china::with_spaces(now));
         }
         Some(HttpCall {
@@ -178,13 +187,16 @@ fn standing(payment: &Payment) -> Value {
     let mut body = json!({
         "out_trade_no": payment.number, "trade_no": payment.transaction, "total_amount": yuan::from_fen(payment.amount),
         "trade_status": match payment.state {
-            State::NotPaid => "WAIT_BUYER_PAY",
+            State::NotPaid | State::Processing => "WAIT_BUYER_PAY",
             State::Paid => "TRADE_SUCCESS",
             State::Closed | State::Refunded => "TRADE_CLOSED",
         },
     });
     if let (Some(body), Some(paid_at)) = (body.as_object_mut(), payment.paid_at) {
         body.insert("send_pay_date".to_owned(), china::with_spaces(paid_at).into());
+        if payment.refunded > 0 {
+            body.insert("refund_fee".to_owned(), yuan::from_fen(payment.refunded).into());
+        }
     }
     body
 }

@@ -46,6 +46,9 @@ pub struct Payment {
     pub state: State,
     /// When it was paid.
     pub paid_at: Option<Timestamp>,
+    /// Minor units that went back.
+    #[serde(default)]
+    pub refunded: i64,
 }
 
 /// Where a payment stands at the provider.
@@ -54,6 +57,8 @@ pub struct Payment {
 pub enum State {
     /// It can be paid.
     NotPaid,
+    /// The buyer has confirmed it, and the money comes days later, or never (Stripe's delayed methods).
+    Processing,
     /// Paid.
     Paid,
     /// It cannot be paid any more.
@@ -74,6 +79,24 @@ pub struct Refund {
     pub amount: i64,
     /// Where WeChat Pay sends its notice about it.
     pub notify_url: Option<String>,
+    /// What became of it.
+    #[serde(default)]
+    pub state: RefundState,
+}
+
+/// What became of a refund.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RefundState {
+    /// The money is with the buyer.
+    #[default]
+    Done,
+    /// On its way.
+    Pending,
+    /// Given up: the money is with the merchant.
+    Failed,
+    /// The buyer's bank does not take it, and a person must act. Only WeChat Pay has it.
+    Stuck,
 }
 
 /// What the merchant asks, after its signature was verified.
@@ -143,6 +166,16 @@ pub enum Happened {
     Closed,
     /// All of it was sent back.
     Refunded,
+    /// A part of it was sent back. Only Alipay and Stripe tell it.
+    PartlyRefunded,
+    /// A refund that had been made failed. Only Stripe tells it.
+    RefundFailed,
+    /// The buyer confirmed a delayed method. Only Stripe tells it.
+    Confirmed,
+    /// The money of a delayed method arrived. Only Stripe tells it.
+    PaidAtLast,
+    /// The buyer disputes it. Only Stripe tells it.
+    Disputed,
 }
 
 /// All four providers.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Asked, Happened, Keys, Payment, Refund, Refusal, Reply, State};
+use super::{Asked, Happened, Keys, Payment, Refund, RefundState, Refusal, Reply, State};
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
 use crate::shared::crypto::{Secret, hmac_sha256_hex, same};
@@ -30,7 +30,7 @@ impl Side {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         match (call.method, path.split('/').collect::<Vec<_>>().as_slice()) {
             (Method::Post, ["checkout", "sessions"]) => create(&call.body),
-            (Method::Get, ["checkout", "sessions", id]) => Ok(Asked::Query((*id).to_owned())),
+            (Method::Get, ["checkout", "sessions", id] | ["payment_intents", id]) => Ok(Asked::Query((*id).to_owned())),
             (Method::Post, ["checkout", "sessions", id, "expire"]) => Ok(Asked::Close((*id).to_owned())),
             (Method::Post, ["refunds"]) => refund(&call.body),
             (Method::Get, ["refunds"]) => {
@@ -50,13 +50,15 @@ impl Side {
                 }
                 session
             }
+            Reply::PaymentStatus(payment) if matches!(asked, Asked::Query(id) if *id == payment.transaction) => {
+                intent(payment)
+            }
             Reply::PaymentStatus(payment) | Reply::Closed(payment) => {
                 let mut session = session(payment);
-                if let (Some(session), Some(paid_at)) = (session.as_object_mut(), payment.paid_at) {
-                    let refunded = if payment.state == State::Refunded { payment.amount } else { 0 };
-                    let charge = json!({"id": "ch_1", "created": paid_at.as_second(), "amount_refunded": refunded});
-                    let intent = json!({"id": payment.transaction, "latest_charge": charge});
-                    session.insert("payment_intent".to_owned(), intent);
+                if let Some(session) = session.as_object_mut()
+                    && (payment.paid_at.is_some() || payment.state == State::Processing)
+                {
+                    session.insert("payment_intent".to_owned(), intent(payment));
                 }
                 session
             }
@@ -66,7 +68,7 @@ impl Side {
             }
             Reply::Missing => return refuse(404, "invalid_request_error", "No such checkout.session"),
             Reply::Refunded(payment, refund, _) => {
-                let refund = refunded(payment, refund, now);
+                let refund = made_refund(payment, refund, now);
                 match asked {
                     Asked::QueryRefund(_) => json!({"object": "list", "data": [refund], "has_more": false}),
                     _ => refund,
@@ -93,11 +95,21 @@ impl Side {
             Happened::Paid => ("checkout.session.completed", session(payment)),
             Happened::Failed => ("checkout.session.async_payment_failed", session(payment)),
             Happened::Closed => ("checkout.session.expired", session(payment)),
-            Happened::Refunded => ("charge.refunded", charge(payment)),
+            Happened::Refunded => ("charge.refunded", charge(payment, payment.amount)),
+            Happened::PartlyRefunded => ("charge.refunded", charge(payment, payment.refunded)),
+            Happened::Confirmed => ("checkout.session.completed", session(payment)),
+            Happened::PaidAtLast => ("checkout.session.async_payment_succeeded", session(payment)),
+            Happened::RefundFailed => ("refund.failed", failed_refund(payment, now)),
+            Happened::Disputed => ("charge.dispute.created", dispute(payment)),
+        };
+        // An event that is sent again keeps its time.
+        let happened_at = match happened {
+            Happened::Paid | Happened::PaidAtLast => payment.paid_at.unwrap_or(now),
+            _ => now,
         };
         let event = json!({
             "id": format!("evt_{}", nonce.as_str()), "object": "event", "api_version": "2024-06-20",
-            "created": now.as_second(), "livemode": false, "type": event_type, "data": {"object": object},
+            "created": happened_at.as_second(), "livemode": false, "type": event_type, "data": {"object": object},
         });
         let body = event.to_string().into_bytes();
         let time = now.as_second().to_string();
@@ -131,6 +143,7 @@ fn create(body: &[u8]) -> Result<Asked, HttpAnswer> {
         return_url: get("success_url"),
         state: State::NotPaid,
         paid_at: None,
+        refunded: 0,
     };
     Ok(Asked::Create { payment, way: Way::Page, expires_at: ends })
 }
@@ -141,12 +154,13 @@ fn refund(body: &[u8]) -> Result<Asked, HttpAnswer> {
     let get = |name: &str| fields.get(name).cloned().unwrap_or_default();
     let amount = get("amount").parse().map_err(|_| invalid("amount"))?;
     let (transaction, refund) = (get("payment_intent"), get("metadata[refund]"));
-    Ok(Asked::Refund(Refund { transaction, refund, amount, notify_url: None }))
+    Ok(Asked::Refund(Refund { transaction, refund, amount, notify_url: None, state: RefundState::Done }))
 }
 
 fn session(payment: &Payment) -> Value {
     let (status, payment_status) = match payment.state {
         State::NotPaid => ("open", "unpaid"),
+        State::Processing => ("complete", "unpaid"),
         State::Paid | State::Refunded => ("complete", "paid"),
         State::Closed => ("expired", "unpaid"),
     };
@@ -158,17 +172,65 @@ fn session(payment: &Payment) -> Value {
     })
 }
 
-fn charge(payment: &Payment) -> Value {
+fn charge(payment: &Payment, refunded: i64) -> Value {
     json!({
-        "id": "ch_1", "object": "charge", "amount": payment.amount, "amount_refunded": payment.amount, "refunded": true,
+        "id": "ch_1", "object": "charge", "amount": payment.amount, "amount_refunded": refunded,
+        "refunded": refunded == payment.amount,
         "currency": payment.currency.to_ascii_lowercase(), "payment_intent": payment.transaction,
         "metadata": {"order": payment.number, "orderType": payment.order_type},
     })
 }
 
-fn refunded(payment: &Payment, refund: &Refund, now: Timestamp) -> Value {
+fn refunded(payment: &Payment) -> i64 {
+    if payment.state == State::Refunded { payment.amount } else { payment.refunded }
+}
+
+fn intent(payment: &Payment) -> Value {
+    let charge = payment
+        .paid_at
+        .map(|paid_at| json!({"id": "ch_1", "created": paid_at.as_second(), "amount_refunded": refunded(payment)}));
     json!({
-        "id": format!("re_{}", refund.refund), "object": "refund", "amount": refund.amount, "status": "succeeded",
+        "id": payment.transaction, "object": "payment_intent", "amount": payment.amount,
+        "amount_received": if charge.is_some() { payment.amount } else { 0 },
+        "currency": payment.currency.to_ascii_lowercase(), "latest_charge": charge,
+        "status": match payment.state {
+            State::Paid | State::Refunded => "succeeded",
+            State::Processing => "processing",
+            State::NotPaid | State::Closed => "requires_payment_method",
+        },
+        "metadata": {"order": payment.number, "orderType": payment.order_type},
+    })
+}
+
+/// The refund that failed is the payment's last: its number is of no consequence.
+fn failed_refund(payment: &Payment, now: Timestamp) -> Value {
+    let refund = Refund {
+        transaction: payment.transaction.clone(),
+        refund: payment.number.clone(),
+        amount: payment.amount,
+        notify_url: None,
+        state: RefundState::Failed,
+    };
+    made_refund(payment, &refund, now)
+}
+
+/// A dispute has metadata of its own, which is empty.
+fn dispute(payment: &Payment) -> Value {
+    json!({
+        "id": "dp_1", "object": "dispute", "amount": payment.amount, "charge": "ch_1",
+        "currency": payment.currency.to_ascii_lowercase(), "payment_intent": payment.transaction,
+        "reason": "fraudulent", "status": "needs_response", "metadata": {},
+    })
+}
+
+fn made_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Value {
+    let status = match refund.state {
+        RefundState::Done => "succeeded",
+        RefundState::Pending => "pending",
+        RefundState::Failed | RefundState::Stuck => "failed",
+    };
+    json!({
+        "id": format!("re_{}", refund.refund), "object": "refund", "amount": refund.amount, "status": status,
         "created": now.as_second(), "currency": payment.currency.to_ascii_lowercase(),
         "payment_intent": payment.transaction,
         "metadata": {"order": payment.number, "orderType": payment.order_type, "refund": refund.refund},

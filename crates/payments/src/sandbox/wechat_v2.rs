@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Asked, Happened, Keys, Payment, Refund, Reply, State};
+use super::{Asked, Happened, Keys, Payment, Refund, RefundState, Reply, State};
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
 use crate::shared::crypto::Secret;
@@ -49,7 +49,8 @@ impl Side {
         if path.ends_with("/secapi/pay/refund") {
             let (transaction, refund) = (get("transaction_id"), get("out_refund_no"));
             let notify_url = fields.get("notify_url").cloned();
-            return Ok(Asked::Refund(Refund { transaction, refund, amount: number("refund_fee")?, notify_url }));
+            let (amount, state) = (number("refund_fee")?, RefundState::Done);
+            return Ok(Asked::Refund(Refund { transaction, refund, amount, notify_url, state }));
         }
         if !path.ends_with("/pay/unifiedorder") {
             return Err(refuse("no such call"));
@@ -66,6 +67,7 @@ impl Side {
             return_url: String::new(),
             state: State::NotPaid,
             paid_at: None,
+            refunded: 0,
         };
         Ok(Asked::Create { payment, way: Way::Qr, expires_at: china::from_digits(&get("time_expire")) })
     }
@@ -88,7 +90,7 @@ impl Side {
                 let fields = [
                     (number, refund.refund.clone()),
                     (amount, refund.amount.to_string()),
-                    (status, "SUCCESS".to_owned()),
+                    (status, refund_status(refund.state).to_owned()),
                     ("transaction_id", payment.transaction.clone()),
                     ("out_trade_no", payment.number.clone()),
                 ];
@@ -112,7 +114,7 @@ impl Side {
             Happened::Paid => self.payment_notice(payment, "SUCCESS", nonce),
             Happened::Failed => self.payment_notice(payment, "FAIL", nonce),
             Happened::Refunded => self.refund_notice(payment, now, nonce)?,
-            Happened::Closed => return None,
+            _ => return None,
         };
         Some(HttpCall {
             method: Method::Post,
@@ -188,9 +190,19 @@ fn paid_fields(payment: &Payment) -> Vec<(&'static str, String)> {
     ]
 }
 
+fn refund_status(state: RefundState) -> &'static str {
+    match state {
+        RefundState::Done => "SUCCESS",
+        RefundState::Pending => "PROCESSING",
+        RefundState::Failed => "REFUNDCLOSE",
+        RefundState::Stuck => "CHANGE",
+    }
+}
+
 fn standing(payment: &Payment) -> Vec<(&'static str, String)> {
     let state = match payment.state {
         State::NotPaid => "NOTPAY",
+        State::Processing => "USERPAYING",
         State::Paid => "SUCCESS",
         State::Closed => "CLOSED",
         State::Refunded => "REFUND",

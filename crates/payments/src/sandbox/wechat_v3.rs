@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Asked, Happened, Keys, Payment, Refund, Reply, State, text};
+use super::{Asked, Happened, Keys, Payment, Refund, RefundState, Reply, State, text};
 use crate::MAX_SKEW_S;
 use crate::http::{Headers, HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
@@ -54,6 +54,7 @@ impl Side {
                 refund: text(&body, "out_refund_no"),
                 amount: body.pointer("/amount/refund").and_then(Value::as_i64).unwrap_or_default(),
                 notify_url: Some(text(&body, "notify_url")).filter(|url| !url.is_empty()),
+                state: RefundState::Done,
             })),
             (Method::Get, ["refund", "domestic", "refunds", refund]) => Ok(Asked::QueryRefund((*refund).to_owned())),
             _ => Err(refuse(404, "RESOURCE_NOT_EXISTS")),
@@ -77,6 +78,7 @@ impl Side {
             return_url: String::new(),
             state: State::NotPaid,
             paid_at: None,
+            refunded: 0,
         };
         Ok(Asked::Create { payment, way: Way::Qr, expires_at: text(body, "time_expire").parse().ok() })
     }
@@ -128,7 +130,7 @@ impl Side {
         let (event_type, kind, content) = match happened {
             Happened::Paid => ("TRANSACTION.SUCCESS", "transaction", self.transaction(payment)),
             Happened::Refunded => ("REFUND.SUCCESS", "refund", self.refund(payment, now)),
-            Happened::Failed | Happened::Closed => return None,
+            _ => return None,
         };
         let content_nonce = nonce.as_str().get(..12)?;
         let ciphertext = self.content_key.seal(content_nonce, kind, content.to_string().as_bytes())?;
@@ -166,6 +168,7 @@ impl Side {
             "transaction_id": paid.as_ref().map(|_| &payment.transaction), "trade_type": "NATIVE",
             "trade_state": match payment.state {
                 State::NotPaid => "NOTPAY",
+                State::Processing => "USERPAYING",
                 State::Paid => "SUCCESS",
                 State::Closed => "CLOSED",
                 State::Refunded => "REFUND",
@@ -191,7 +194,13 @@ impl Side {
 fn refunded(payment: &Payment, refund: &Refund) -> Value {
     json!({
         "out_trade_no": payment.number, "transaction_id": payment.transaction, "out_refund_no": refund.refund,
-        "refund_id": payment.transaction, "status": "SUCCESS",
+        "refund_id": payment.transaction,
+        "status": match refund.state {
+            RefundState::Done => "SUCCESS",
+            RefundState::Pending => "PROCESSING",
+            RefundState::Failed => "CLOSED",
+            RefundState::Stuck => "ABNORMAL",
+        },
         "amount": {"total": payment.amount, "refund": refund.amount},
     })
 }

@@ -10,7 +10,7 @@ pub(crate) fn status(trade_state: &str, paid: impl Fn() -> Option<Paid>) -> Resu
     let paid = || paid().ok_or(ProviderError::Untrusted("its amount or transaction cannot be read"));
     Ok(match trade_state {
         "SUCCESS" => PaymentStatus::Paid(paid()?),
-        "REFUND" => PaymentStatus::Refunded(paid()?),
+        "REFUND" => PaymentStatus::Refunded(paid()?, None),
         // After a refusal by the bank, the same QR code can be paid again.
         "NOTPAY" | "PAYERROR" => PaymentStatus::NotPaid,
         "USERPAYING" | "ACCEPT" => PaymentStatus::Processing,

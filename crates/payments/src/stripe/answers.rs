@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::Stripe;
 use crate::http::HttpAnswer;
+use crate::notice::Subject;
 use crate::payment::{
     Created, Paid, PaymentRef, PaymentStatus, ProviderCloseAnswer, ProviderError, RefundRequest, Refunding,
 };
@@ -51,6 +52,10 @@ pub(super) enum Expandable {
 pub(super) struct PaymentIntent {
     id: String,
     status: Option<String>,
+    amount_received: Option<i64>,
+    currency: Option<String>,
+    #[serde(default)]
+    metadata: Metadata,
     latest_charge: Option<LatestCharge>,
 }
 
@@ -162,6 +167,10 @@ fn read<T: DeserializeOwned>(answer: &HttpAnswer) -> Result<Result<T, Refusal>, 
 impl Stripe {
     /// The page, and the session's id, which the caller must keep.
     pub(super) fn read_created(&self, answer: &HttpAnswer) -> Result<Created, ProviderError> {
+        // Stripe keeps the answer to a request that it has begun, an error as well, and repeats it under the same key.
+        if answer.status >= 500 {
+            return Err(ProviderError::Spent(format!("status {}", answer.status)));
+        }
         let session: Session = read(answer)??;
         let page = session.url.ok_or(ProviderError::Untrusted("it has no page"))?;
         Ok(Created { pay_url: Some(page), qr_code: None, payment: Some(session.id) })
@@ -172,6 +181,9 @@ impl Stripe {
         payment: &PaymentRef,
         answer: &HttpAnswer,
     ) -> Result<PaymentStatus, ProviderError> {
+        if let (None, Some(transaction)) = (&payment.payment, &payment.transaction) {
+            return intent_status(payment, transaction, answer);
+        }
         let session = match read::<Session>(answer)? {
             Ok(session) => session,
             Err(refusal) if refusal.status == 404 => return Ok(PaymentStatus::Unknown(NO_SUCH_SESSION.to_owned())),
@@ -180,9 +192,9 @@ impl Stripe {
         check_subject(payment, &session)?;
         let paid = || session.paid().ok_or(ProviderError::Untrusted("its amount or transaction cannot be read"));
         let refunded = session.payment_intent.as_ref().and_then(Expandable::charge);
-        let refunded = refunded.is_some_and(|charge| charge.amount_refunded > 0);
+        let refunded = refunded.map(|charge| charge.amount_refunded).filter(|refunded| *refunded > 0);
         Ok(match (session.status.as_deref(), session.payment_status.as_deref()) {
-            (Some("complete"), Some("paid")) if refunded => PaymentStatus::Refunded(paid()?),
+            (Some("complete"), Some("paid")) if refunded.is_some() => PaymentStatus::Refunded(paid()?, refunded),
             (Some("complete"), Some("paid")) => PaymentStatus::Paid(paid()?),
             // The buyer has confirmed and the bank has not answered yet. If the bank refuses, Stripe waits for
             // another payment method, but the page of a complete session does not offer one: no money can come.
@@ -194,6 +206,18 @@ impl Stripe {
             (Some("expired"), _) => PaymentStatus::Closed,
             (status, payment_status) => PaymentStatus::Unknown(format!("{status:?} {payment_status:?}")),
         })
+    }
+
+    /// What a payment intent was made for. One that Stripe does not know, or without our metadata, is another system's.
+    pub(super) fn read_subject(&self, answer: &HttpAnswer) -> Result<Option<Subject>, ProviderError> {
+        match read::<PaymentIntent>(answer)? {
+            Ok(PaymentIntent { metadata: Metadata { order: Some(order), order_type, .. }, .. }) => {
+                Ok(Subject::of(&order, order_type.as_deref()))
+            }
+            Ok(_) => Ok(None),
+            Err(refusal) if refusal.status == 404 => Ok(None),
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 
     /// Only an open session can be expired. A query tells the status of any other.
@@ -219,9 +243,9 @@ impl Stripe {
             Ok(made) if made.payment_intent.as_deref() == Some(&refund.transaction) => Ok(refund_status(&made)),
             Ok(_) => Err(ProviderError::Untrusted("it is about another payment")),
             Err(refusal) if refusal.error.code.as_deref() == Some("charge_already_refunded") => {
-                // The whole payment was refunded, perhaps by another refund. If this refund is of the whole amount,
-                // nothing remains to be done; a query, which looks for this refund's own number, would never tell.
-                Ok(if refund.amount == refund.total { Refunding::Refunded } else { Refunding::Processing })
+                // The whole payment was refunded, perhaps by another refund, so nothing remains to be done. A query,
+                // which looks for this refund's own number, would never tell.
+                Ok(Refunding::Refunded)
             }
             Err(refusal) => Err(refusal.into()),
         }
@@ -238,8 +262,34 @@ impl Stripe {
             made.metadata.refund.as_deref() == Some(refund.refund.as_str())
                 && made.payment_intent.as_deref() == Some(&refund.transaction)
         };
-        Ok(list.data.iter().find(this).map_or(Refunding::Processing, refund_status))
+        Ok(list.data.iter().find(this).map_or(Refunding::Missing, refund_status))
     }
+}
+
+/// The status of a payment that is known by its payment intent alone, because it was made.
+fn intent_status(payment: &PaymentRef, transaction: &str, answer: &HttpAnswer) -> Result<PaymentStatus, ProviderError> {
+    let intent: PaymentIntent = read(answer)??;
+    if intent.id != transaction || intent.metadata.order.as_deref() != Some(payment.number.to_string().as_str()) {
+        return Err(ProviderError::Untrusted("it is about another payment"));
+    }
+    let charge = match &intent.latest_charge {
+        Some(LatestCharge::Whole(charge)) => Some(charge),
+        _ => None,
+    };
+    let paid = || {
+        let paid_at = charge.and_then(|charge| Timestamp::from_second(charge.created).ok());
+        let (amount, currency) = (intent.amount_received?, checks::currency(intent.currency.as_deref()?)?);
+        Some(Paid { transaction: transaction.to_owned(), amount, currency, paid_at })
+    };
+    let paid = || paid().ok_or(ProviderError::Untrusted("its amount cannot be read"));
+    let refunded = charge.map(|charge| charge.amount_refunded).filter(|refunded| *refunded > 0);
+    Ok(match intent.status.as_deref() {
+        Some("succeeded") if refunded.is_some() => PaymentStatus::Refunded(paid()?, refunded),
+        Some("succeeded") => PaymentStatus::Paid(paid()?),
+        Some("processing") => PaymentStatus::Processing,
+        Some("canceled") => PaymentStatus::Closed,
+        other => PaymentStatus::Unknown(format!("{other:?}")),
+    })
 }
 
 fn check_subject(payment: &PaymentRef, session: &Session) -> Result<(), ProviderError> {

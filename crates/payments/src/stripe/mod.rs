@@ -34,6 +34,8 @@ const MAX_TITLE: usize = 250;
 const SESSION_AFTER_DEADLINE: SignedDuration = SignedDuration::from_mins(31);
 /// Stripe's longest session.
 const MAX_SESSION: SignedDuration = SignedDuration::from_hours(24);
+/// The longest wait for a delayed method. Bank debits take up to fourteen days.
+const MAX_DELAYED_WAIT_S: u32 = 14 * 24 * 60 * 60;
 /// The version of the API that answers follow, whatever the account's default is.
 const API_VERSION: &str = "2024-06-20";
 
@@ -50,6 +52,20 @@ struct Settings {
     webhook_secrets: Vec<Secret>,
     #[serde(default = "production")]
     base_url: String,
+    /// The payment methods that the page offers. Delayed ones (vouchers, bank debits) hold a unit until
+    /// `delayedWaitSeconds` after the deadline.
+    #[serde(default = "instant_methods")]
+    methods: Vec<String>,
+    #[serde(default = "delayed_wait")]
+    delayed_wait_seconds: u32,
+}
+
+fn instant_methods() -> Vec<String> {
+    vec!["card".to_owned()]
+}
+
+fn delayed_wait() -> u32 {
+    15 * 60
 }
 
 fn production() -> String {
@@ -62,6 +78,8 @@ pub struct Stripe {
     /// One for each endpoint, and two for an endpoint whose secret is being rotated.
     webhook_secrets: Vec<Secret>,
     base_url: String,
+    methods: Vec<String>,
+    delayed_wait: SignedDuration,
 }
 
 impl fmt::Debug for Stripe {
@@ -85,10 +103,22 @@ impl FromSettings for Stripe {
         if settings.webhook_secrets.iter().any(|secret| secret.expose().len() < 16) {
             return Err(SettingsError::new("webhookSecrets", "must be signing secrets (whsec_…)"));
         }
+        let is_method = |name: &String| {
+            let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            (1..=32).contains(&name.len()) && name.bytes().all(plain)
+        };
+        if !(1..=20).contains(&settings.methods.len()) || !settings.methods.iter().all(is_method) {
+            return Err(SettingsError::new("methods", "must have 1 to 20 of Stripe's payment method types (card)"));
+        }
+        if settings.delayed_wait_seconds > MAX_DELAYED_WAIT_S {
+            return Err(SettingsError::new("delayedWaitSeconds", "must be at most 1209600 (14 days)"));
+        }
         Ok(Self {
             base_url: checks::base_url("baseUrl", &settings.base_url)?,
             secret_key: settings.secret_key,
             webhook_secrets: settings.webhook_secrets,
+            methods: settings.methods,
+            delayed_wait: SignedDuration::from_secs(settings.delayed_wait_seconds.into()),
         })
     }
 }
@@ -111,22 +141,28 @@ impl PaymentProvider for Stripe {
         }
         let (number, currency) = (request.number.to_string(), request.currency.as_str().to_ascii_lowercase());
         let back = if request.return_url.contains('?') { '&' } else { '?' };
-        let body = form::write([
+        let names: Vec<String> = (0..self.methods.len()).map(|at| format!("payment_method_types[{at}]")).collect();
+        let methods = names.iter().map(String::as_str).zip(self.methods.iter().map(String::as_str));
+        let product = checks::title(&request.title, &[], MAX_TITLE);
+        let (amount, ends) = (request.amount.to_string(), ends.as_second().to_string());
+        let success = format!("{}{back}session_id={{CHECKOUT_SESSION_ID}}", request.return_url);
+        let fields = [
             ("mode", "payment"),
             ("client_reference_id", number.as_str()),
             ("line_items[0][quantity]", "1"),
             ("line_items[0][price_data][currency]", &currency),
-            ("line_items[0][price_data][unit_amount]", &request.amount.to_string()),
-            ("line_items[0][price_data][product_data][name]", &checks::title(&request.title, &[], MAX_TITLE)),
+            ("line_items[0][price_data][unit_amount]", &amount),
+            ("line_items[0][price_data][product_data][name]", &product),
             ("metadata[order]", &number),
             ("metadata[orderType]", Subject::FLASH_SALE),
             // The charge inherits these, so that a refund that an operator makes at Stripe still names its payment.
             ("payment_intent_data[metadata][order]", &number),
             ("payment_intent_data[metadata][orderType]", Subject::FLASH_SALE),
-            ("success_url", &format!("{}{back}session_id={{CHECKOUT_SESSION_ID}}", request.return_url)),
+            ("success_url", &success),
             ("cancel_url", &request.return_url),
-            ("expires_at", &ends.as_second().to_string()),
-        ]);
+            ("expires_at", &ends),
+        ];
+        let body = form::write(fields.into_iter().chain(methods));
         let key = format!("create-{number}");
         Ok(Start::Call(self.call(Method::Post, "/v1/checkout/sessions", body, Some(&key))))
     }
@@ -137,7 +173,10 @@ impl PaymentProvider for Stripe {
 
     /// The answer includes the charge, which tells about refunds.
     fn query(&self, payment: &PaymentRef, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
-        let path = format!("/v1/checkout/sessions/{}?expand[]=payment_intent.latest_charge", session(payment)?);
+        let path = match (&payment.payment, &payment.transaction) {
+            (None, Some(intent)) => format!("/v1/payment_intents/{}?expand[]=latest_charge", path_part(intent)?),
+            _ => format!("/v1/checkout/sessions/{}?expand[]=payment_intent.latest_charge", session(payment)?),
+        };
         Ok(self.call(Method::Get, &path, String::new(), None))
     }
 
@@ -148,6 +187,19 @@ impl PaymentProvider for Stripe {
         _: Timestamp,
     ) -> Result<PaymentStatus, ProviderError> {
         self.read_status(payment, answer)
+    }
+
+    fn processing_wait(&self) -> SignedDuration {
+        self.delayed_wait
+    }
+
+    fn query_subject(&self, transaction: &str, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
+        let path = format!("/v1/payment_intents/{}?expand[]=latest_charge", path_part(transaction)?);
+        Ok(self.call(Method::Get, &path, String::new(), None))
+    }
+
+    fn interpret_query_subject(&self, answer: &HttpAnswer) -> Result<Option<Subject>, ProviderError> {
+        self.read_subject(answer)
     }
 
     fn close(&self, payment: &PaymentRef, _: Timestamp, _: &Nonce) -> Result<HttpCall, ProviderError> {
@@ -175,7 +227,9 @@ impl PaymentProvider for Stripe {
             ("metadata[orderType]", Subject::FLASH_SALE),
             ("metadata[refund]", refund.refund.as_str()),
         ]);
-        let key = format!("refund-{}", refund.refund.as_str());
+        // Each attempt has a key of its own: Stripe repeats what it has answered under a key, errors included. Money
+        // does not go back twice, because a charge is refunded at most once.
+        let key = format!("refund-{}-{}", refund.refund.as_str(), refund.attempt);
         Ok(self.call(Method::Post, "/v1/refunds", body, Some(&key)))
     }
 

@@ -54,6 +54,15 @@ struct Refund {
     metadata: Metadata,
 }
 
+/// Its metadata is its own: it names the payment by the payment intent alone.
+#[derive(Deserialize)]
+struct Dispute {
+    amount: i64,
+    currency: String,
+    reason: Option<String>,
+    payment_intent: Option<Expandable>,
+}
+
 impl Stripe {
     pub(super) fn read_notice(&self, headers: &Headers, body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {
         self.verify(headers, body, now)?;
@@ -74,6 +83,7 @@ impl Stripe {
             "checkout.session.expired" => session(&event, object, |_| Outcome::Closed),
             "charge.refunded" => charge(&event, object),
             "refund.created" | "refund.updated" | "refund.failed" | "charge.refund.updated" => refund(&event, object),
+            "charge.dispute.created" => dispute(&event, object),
             other => Err(NoticeError::NotOurs(other.chars().take(64).collect())),
         }
     }
@@ -127,7 +137,7 @@ fn session(event: &Event<'_>, object: &RawValue, outcome: impl Fn(&Session) -> O
 
 fn charge(event: &Event<'_>, object: &RawValue) -> Result<Notice, NoticeError> {
     let charge: Charge = read(object)?;
-    let outcome = if charge.refunded { Outcome::Refunded } else { Outcome::Other("partly refunded".to_owned()) };
+    let outcome = if charge.refunded { Outcome::Refunded } else { Outcome::PartlyRefunded };
     let currency = checks::currency(&charge.currency).ok_or(NoticeError::Malformed("currency"))?;
     let transaction = charge.payment_intent.map(|intent| intent.id().to_owned());
     Ok(notice(event, subject(event, &charge.metadata)?, transaction, charge.amount_refunded, currency, outcome))
@@ -143,6 +153,15 @@ fn refund(event: &Event<'_>, object: &RawValue) -> Result<Notice, NoticeError> {
     let currency = checks::currency(&refund.currency).ok_or(NoticeError::Malformed("currency"))?;
     let transaction = refund.payment_intent.map(|intent| intent.id().to_owned());
     Ok(notice(event, subject(event, &refund.metadata)?, transaction, refund.amount, currency, outcome))
+}
+
+fn dispute(event: &Event<'_>, object: &RawValue) -> Result<Notice, NoticeError> {
+    let dispute: Dispute = read(object)?;
+    let currency = checks::currency(&dispute.currency).ok_or(NoticeError::Malformed("currency"))?;
+    let transaction = dispute.payment_intent.map(|intent| intent.id().to_owned());
+    let transaction = transaction.ok_or(NoticeError::Malformed("payment_intent"))?;
+    let outcome = Outcome::Disputed(dispute.reason.unwrap_or_default().chars().take(64).collect());
+    Ok(notice(event, Subject::Transaction, Some(transaction), dispute.amount, currency, outcome))
 }
 
 fn subject(event: &Event<'_>, metadata: &Metadata) -> Result<Subject, NoticeError> {

@@ -61,7 +61,7 @@ fn request(kind: ProviderKind) -> PaymentRequest {
 }
 
 fn reference(payment: &Payment) -> PaymentRef {
-    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some(payment.id.clone()) }
+    PaymentRef { number: PaymentNumber::parse(NUMBER).unwrap(), payment: Some(payment.id.clone()), transaction: None }
 }
 
 fn refund(kind: ProviderKind) -> RefundRequest {
@@ -69,6 +69,7 @@ fn refund(kind: ProviderKind) -> RefundRequest {
         number: PaymentNumber::parse(NUMBER).unwrap(),
         transaction: paid_payment(kind).transaction,
         refund: RefundNumber::parse("R-1").unwrap(),
+        attempt: 0,
         amount: 6999,
         total: 6999,
         currency: currency(kind),
@@ -90,5 +91,6 @@ fn paid_payment(kind: ProviderKind) -> Payment {
         return_url: format!("https://shop.example/payments/{kind}/return"),
         state: State::Paid,
         paid_at: Some(now()),
+        refunded: 0,
     }
 }

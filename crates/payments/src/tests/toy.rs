@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::provider::{FromSettings, PaymentProvider};
-use crate::sandbox::{Asked, Happened, Keys, Payment, Refund, Reply, State};
+use crate::sandbox::{Asked, Happened, Keys, Payment, Refund, RefundState, Reply, State};
 use crate::shared::checks;
 use crate::shared::crypto::{Secret, SettingsError, hmac_sha256_hex, same};
 use crate::{
@@ -147,8 +147,9 @@ impl PaymentProvider for Toy {
         let paid = || seen.paid().ok_or(ProviderError::Untrusted("its currency cannot be read"));
         Ok(match state {
             State::NotPaid => PaymentStatus::NotPaid,
+            State::Processing => PaymentStatus::Processing,
             State::Paid => PaymentStatus::Paid(paid()?),
-            State::Refunded => PaymentStatus::Refunded(paid()?),
+            State::Refunded => PaymentStatus::Refunded(paid()?, None),
             State::Closed => PaymentStatus::Closed,
         })
     }
@@ -221,7 +222,7 @@ impl PaymentProvider for Toy {
             State::Paid => Outcome::Paid,
             State::Refunded => Outcome::Refunded,
             State::Closed => Outcome::Closed,
-            State::NotPaid => Outcome::Other("NOT_PAID".to_owned()),
+            State::NotPaid | State::Processing => Outcome::Other("NOT_PAID".to_owned()),
         };
         let money = payment.paid().ok_or(NoticeError::Malformed("currency"))?;
         Ok(Notice::new(ProviderKind::Toy, subject, money, outcome))
@@ -266,6 +267,7 @@ impl Side {
                     return_url: String::new(),
                     state: State::NotPaid,
                     paid_at: None,
+                    refunded: 0,
                 };
                 Ok(Asked::Create { payment, way: Way::Qr, expires_at: text(&body["expiresAt"]).parse().ok() })
             }
@@ -276,6 +278,7 @@ impl Side {
                 refund: text(&body["refund"]),
                 amount: body["amount"].as_i64().unwrap_or_default(),
                 notify_url: None,
+                state: RefundState::Done,
             })),
             "query-refund" => Ok(Asked::QueryRefund(text(&body))),
             _ => Err(self.refuse("OPERATION", "there is no such operation")),
@@ -299,7 +302,7 @@ impl Side {
         let state = match happened {
             Happened::Paid => State::Paid,
             Happened::Refunded => State::Refunded,
-            Happened::Failed | Happened::Closed => return None,
+            _ => return None,
         };
         let call = self.0.call("notice", &told(payment, state));
         Some(HttpCall { url: payment.notify_url.clone(), ..call })

@@ -109,7 +109,7 @@ fn wechat_v2_request() {
              <notify_url>https://shop.example/payments/wechat-v2/notify</notify_url>\
              <out_trade_no>{NUMBER}</out_trade_no>\
              <product_id>{NUMBER}</product_id><sign>{}</sign><sign_type>HMAC-SHA256</sign_type>\
-             <spbill_create_ip>203.0.113.7</spbill_create_ip><time_expire>20261111082000</time_expire>\
+             <spbill_create_ip>203.0.113.7</spbill_create_ip><time_expire>20261111082530</time_expire>\
              <total_fee>6999</total_fee><trade_type>NATIVE</trade_type></xml>",
             vector("v2_create_sign")
         )
@@ -145,6 +145,7 @@ fn stripe_request() {
         ("cancel_url", "https://shop.example/payments/stripe/return"),
         // 15 minutes to the deadline, and 31 more.
         ("expires_at", "1794358260"),
+        ("payment_method_types[0]", "card"),
     ];
     assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let later = production(ProviderKind::Stripe).create(

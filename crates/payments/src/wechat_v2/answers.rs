@@ -109,9 +109,7 @@ impl WechatV2 {
         answer: &HttpAnswer,
     ) -> Result<Refunding, ProviderError> {
         let fields = match self.read(answer)? {
-            Answer::Refused(fields) if get(&fields, "err_code") == "REFUNDNOTEXIST" => {
-                return Ok(Refunding::Processing);
-            }
+            Answer::Refused(fields) if get(&fields, "err_code") == "REFUNDNOTEXIST" => return Ok(Refunding::Missing),
             other => other.done()?,
         };
         if get(&fields, "out_refund_no_0") != refund.refund.as_str() {
@@ -120,7 +118,9 @@ impl WechatV2 {
         Ok(match get(&fields, "refund_status_0") {
             "SUCCESS" => Refunding::Refunded,
             "PROCESSING" => Refunding::Processing,
-            other => Refunding::Failed(other.to_owned()),
+            "REFUNDCLOSE" => Refunding::Failed("REFUNDCLOSE".to_owned()),
+            // CHANGE: the buyer's card does not take the money. It is sent on in WeChat Pay's console.
+            other => Refunding::Stuck(other.to_owned()),
         })
     }
 }

@@ -29,6 +29,8 @@ use crate::shared::{checks, china_time, xml};
 const MAX_TITLE: usize = 127;
 /// The longest reason for a refund, in bytes.
 const MAX_REASON: usize = 80;
+/// A payment expires this long after its order's deadline. A repeated request has the same expiry.
+const EXPIRY_AFTER_DEADLINE: SignedDuration = SignedDuration::from_secs(5 * 60 + 30);
 /// WeChat Pay refuses to close a payment that is younger than this.
 const CLOSABLE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
@@ -150,6 +152,9 @@ impl PaymentProvider for WechatV2 {
         if request.way == Some(Way::Page) {
             return Err(ProviderError::Unsupported("WeChat Pay offers a QR code, not a page".to_owned()));
         }
+        // WeChat Pay refuses an expiry less than five minutes ahead, and a payment can be started until its deadline.
+        // The order is closed at its deadline all the same.
+        let expires_at = request.expires_at.saturating_add(EXPIRY_AFTER_DEADLINE).unwrap_or(request.expires_at);
         let fields = [
             ("body", checks::title(&request.title, &[], MAX_TITLE)),
             ("attach", Subject::FLASH_SALE.to_owned()),
@@ -157,7 +162,7 @@ impl PaymentProvider for WechatV2 {
             ("total_fee", request.amount.to_string()),
             ("fee_type", request.currency.to_string()),
             ("spbill_create_ip", request.client_ip.clone()),
-            ("time_expire", china_time::digits(request.expires_at)),
+            ("time_expire", china_time::digits(expires_at)),
             ("notify_url", request.notify_url.clone()),
             ("trade_type", "NATIVE".to_owned()),
             ("product_id", request.number.to_string()),

@@ -32,9 +32,13 @@ impl WechatV2 {
             return Err(NoticeError::BadSignature);
         }
         self.check_recipient(fields)?;
-        // The same key signs answers to queries, which have a trade state: such an answer must not pass for a notice.
+        // The same key signs answers: to queries, which have a trade state, and to refunds and queries about them,
+        // which have a refund's number. Such an answer must not pass for a notice.
         if fields.contains_key("trade_state") {
             return Err(NoticeError::Malformed("trade_state"));
+        }
+        if fields.keys().any(|name| name.starts_with("out_refund_no") || name.starts_with("refund_")) {
+            return Err(NoticeError::Malformed("out_refund_no"));
         }
         let outcome = match get(fields, "result_code")? {
             "SUCCESS" => Outcome::Paid,

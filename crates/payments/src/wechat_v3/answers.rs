@@ -19,13 +19,15 @@ pub(super) struct Transaction {
     pub(super) trade_state: String,
     pub(super) transaction_id: Option<String>,
     pub(super) attach: Option<String>,
-    pub(super) success_time: Option<Timestamp>,
+    /// Empty, or missing, while nothing is paid.
+    pub(super) success_time: Option<String>,
     pub(super) amount: Option<Amount>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Amount {
-    pub(super) total: i64,
+    /// Missing while nothing is paid.
+    pub(super) total: Option<i64>,
     pub(super) currency: Option<String>,
 }
 
@@ -34,9 +36,9 @@ impl Transaction {
         let amount = self.amount.as_ref()?;
         Some(Paid {
             transaction: self.transaction_id.clone().filter(|id| !id.is_empty())?,
-            amount: amount.total,
+            amount: amount.total?,
             currency: amount.currency.as_deref().map_or_else(checks::yuan, checks::currency)?,
-            paid_at: self.success_time,
+            paid_at: self.success_time.as_deref().and_then(|time| time.parse().ok()),
         })
     }
 }
@@ -126,7 +128,20 @@ impl WechatV3 {
         })
     }
 
-    /// Reads the answer to a refund and to a query about it: they are the same.
+    /// Reads the answer to a query about a refund: the same as to the refund itself, or that there is none.
+    pub(super) fn read_refund_status(
+        &self,
+        refund: &RefundRequest,
+        answer: &HttpAnswer,
+        now: Timestamp,
+    ) -> Result<Refunding, ProviderError> {
+        match self.read_refund(refund, answer, now) {
+            Err(ProviderError::Refused { code, .. }) if code == "RESOURCE_NOT_EXISTS" => Ok(Refunding::Missing),
+            other => other,
+        }
+    }
+
+    /// Reads the answer to a refund.
     pub(super) fn read_refund(
         &self,
         refund: &RefundRequest,
@@ -143,7 +158,9 @@ impl WechatV3 {
         Ok(match made.status.as_str() {
             "SUCCESS" => Refunding::Refunded,
             "PROCESSING" => Refunding::Processing,
-            _ => Refunding::Failed(made.status),
+            "CLOSED" => Refunding::Failed(made.status),
+            // ABNORMAL: the buyer's card does not take the money. It is sent on in WeChat Pay's console.
+            _ => Refunding::Stuck(made.status),
         })
     }
 }

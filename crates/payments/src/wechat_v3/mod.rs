@@ -189,7 +189,7 @@ impl PaymentProvider for WechatV3 {
         answer: &HttpAnswer,
         now: Timestamp,
     ) -> Result<Refunding, ProviderError> {
-        self.read_refund(refund, answer, now)
+        self.read_refund_status(refund, answer, now)
     }
 
     fn notice(&self, headers: &Headers, raw_body: &[u8], now: Timestamp) -> Result<Notice, NoticeError> {

@@ -258,6 +258,7 @@ async fn only_a_refund_over_tls_presents_the_client_certificate() {
     let (number, transaction) = ("01K9PZ0000ABCDEFGHJKMNPQRS000001".parse().unwrap(), "42".to_owned());
     let refund = RefundRequest {
         refund: RefundNumber::of(&number, &transaction),
+        attempt: 0,
         number,
         transaction,
         amount: 1,
@@ -266,7 +267,7 @@ async fn only_a_refund_over_tls_presents_the_client_certificate() {
         reason: "sold out".to_owned(),
         notify_url: None,
     };
-    let payment = PaymentRef { number: refund.number.clone(), payment: None };
+    let payment = PaymentRef { number: refund.number.clone(), payment: None, transaction: None };
     let (address, _told) = tls_server();
     let ordinary = || Scripted::shared(|_| Err(ConnectorError::io("the ordinary one".into())));
     let tls = wechat(&format!("https://{address}")).providers(ordinary());

@@ -9,7 +9,8 @@ use domain::order::{Order, Status};
 use domain::payment::{PaidWith, RefundCause, RefundEntry};
 
 use crate::orders::OrderChange;
-use crate::rows::{Transacted, n, put_part, s, transact};
+use crate::orders::change::order_change;
+use crate::rows::{Transacted, n, put_part, put_part_if, s, transact};
 use crate::{Store, StoreError};
 
 impl Store {
@@ -48,11 +49,34 @@ impl Store {
             .value(":refunding", s(Status::Refunding.as_str()))
             .value(":transaction", s(&with.transaction));
         let entry = RefundEntry::new(order, with, RefundCause::Order, now);
-        let parts = vec![
-            change.part(OPERATION)?,
-            put_part(OPERATION, &self.names.ledger, self.refund_row(OPERATION, &entry)?, "entry")?,
-        ];
+        let row = self.refund_row(OPERATION, &entry)?;
+        // The entry of a refund that an operator gave up makes room for the new one.
+        let log = match order.kept {
+            0 => put_part(OPERATION, &self.names.ledger, row, "entry")?,
+            _ => put_part_if(OPERATION, &self.names.ledger, row, "attribute_exists(keptAt)")?,
+        };
+        let parts = vec![change.part(OPERATION)?, log];
         Ok(matches!(transact(OPERATION, &self.dynamodb, parts).await?, Transacted::Done))
+    }
+
+    /// Records how much of the payment of an order the provider has sent back without being asked by this system.
+    /// A smaller figure changes nothing: notices overtake each other.
+    pub async fn record_foreign_refund(
+        &self,
+        order: &OrderId,
+        transaction: &str,
+        refunded: i64,
+    ) -> Result<OrderChange, StoreError> {
+        const OPERATION: &str = "record a refund made elsewhere";
+        let change = self
+            .order_row(order)
+            .only_if("paid.#transaction = :transaction")
+            .only_if("attribute_not_exists(paid.refunded) OR paid.refunded < :refunded")
+            .update("SET paid.refunded = :refunded")
+            .name("#transaction", "transaction")
+            .value(":transaction", s(transaction))
+            .value(":refunded", n(refunded));
+        order_change(OPERATION, change.send(OPERATION, &self.dynamodb).await?)
     }
 
     /// Finishes the refund of an order whose money is back. Its points go back with it.

@@ -42,7 +42,7 @@ async fn a_payment_is_made_told_queried_and_refunded() {
         let first = merchant.refund(kind, &refund).await.expect("a refund");
         assert!(matches!(first, Refunding::Refunded | Refunding::Processing), "{kind}");
         assert_eq!(merchant.query_refund(kind, &refund).await, Ok(Refunding::Refunded), "{kind}");
-        assert!(matches!(merchant.query(&started).await, Ok(PaymentStatus::Refunded(_))), "{kind}");
+        assert!(matches!(merchant.query(&started).await, Ok(PaymentStatus::Refunded(..))), "{kind}");
         let told: Vec<Outcome> = merchant.take_notices().await.into_iter().map(|notice| notice.outcome).collect();
         assert_eq!(told, [Outcome::Refunded], "{kind}");
 

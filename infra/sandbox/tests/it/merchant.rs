@@ -42,7 +42,7 @@ impl Started {
     }
 
     pub(crate) fn reference(&self) -> PaymentRef {
-        PaymentRef { number: self.request.number.clone(), payment: self.created.payment.clone() }
+        PaymentRef { number: self.request.number.clone(), payment: self.created.payment.clone(), transaction: None }
     }
 
     /// The link or the content of the QR code.
@@ -162,6 +162,7 @@ impl Merchant {
             number: started.request.number.clone(),
             transaction: transaction.to_owned(),
             refund: RefundNumber::parse(number).expect("a number"),
+            attempt: 0,
             amount: AMOUNT,
             total: AMOUNT,
             currency: currency(started.kind),

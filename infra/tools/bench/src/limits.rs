@@ -28,6 +28,7 @@ pub(crate) fn measure() -> Result<Section, Problem> {
         state: SaleState::Ready,
         buyer_cooldown_ms: 60_000,
         item_rate_per_second: Some(1_000_000),
+        refunds_until: None,
         version: 1,
         changed_at: now,
     };

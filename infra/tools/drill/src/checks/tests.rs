@@ -16,8 +16,7 @@ const PRICE: i64 = 69_900;
 fn order(name: &str, status: Status) -> Order {
     let buyer = Buyer::parse(name).unwrap();
     let paid = matches!(status, Status::Paid | Status::Refunding | Status::Refunded);
-    let with =
-        PaidWith { method: Method::Wechat, attempt: 0, transaction: format!("t-{name}"), amount: PRICE, points: 0 };
+    let with = PaidWith::of(Method::Wechat, 0, &format!("t-{name}"), PRICE);
     let message = OrderMessage {
         version: VERSION,
         order_id: OrderId::new(Timestamp::UNIX_EPOCH, &BuyerKey::of(&buyer, ""), 1),
