@@ -15,17 +15,23 @@ help: ## Print the targets
 NEXTEST := infra/tools/scripts/nextest.sh
 
 ##@ Run
-run: build-local ## Run the whole system on this machine
-#: PORT=3000 DATA_DIR=.local ARGS="--fresh --logs seckill"
+run: preflight ## Run the whole system on this machine
+#: PORT=3000 DATA_DIR=.local ARGS="--fresh --logs seckill --host processes"
+	@$(call built,seckill-local)
 	@target/debug/seckill-local $(ARGS)
 
-demo: build-local ## Run the system, open a sale in ten seconds and let 2,000 simulated buyers in
+demo: preflight ## Run the system, open a sale in ten seconds and let 2,000 simulated buyers in
 #: PORT=3000 ARGS="--buyers 500"
+	@$(call built,seckill-demo)
 	@target/debug/seckill-demo $(ARGS)
 
-build-local: preflight ## Build the functions and the local cloud for this machine
-	@echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
+build-local: preflight ## Build all programs for this machine
+	@$(BUILDING)
 	@cargo build --workspace --bins || $(PREFLIGHT) explain
+
+# Builds one program. It has the features that the whole workspace has, so nothing is compiled twice.
+BUILDING = echo "Building (the first time takes some minutes: it compiles the AWS SDK)..."
+built = $(BUILDING) && { cargo build --bin $1 || $(PREFLIGHT) explain; }
 
 # One line about what is missing, before a build and after one that failed.
 PREFLIGHT := infra/tools/scripts/preflight.sh
@@ -144,20 +150,20 @@ plan: build-local ## Say what a sale will need and cost
 #: UNITS=10000 BUYERS=1000000 SECONDS=60 ARGS="--shape even"
 	@target/debug/seckill-plan $(CROWD) $(ARGS)
 
-load: build-local ## Send buyers to a running system, then audit the sale
+load: preflight ## Send buyers to a running system, then audit the sale
 #: BASE_URL=http://127.0.0.1:3000 UNITS=1000 BUYERS=5000 SECONDS=20 ARGS="--pays 80"
+	@$(call built,seckill-load)
 	@target/debug/seckill-load $(CROWD) $(ARGS)
 
 CROWD = $(if $(UNITS),--units $(UNITS)) $(if $(BUYERS),--buyers $(BUYERS)) $(if $(SECONDS),--seconds $(SECONDS))
 
-# The load meets the bootstraps as they are deployed. PROFILE=dev measures what the tests run instead.
-PROFILE ?= bench-local
-bench: $(if $(filter dev,$(PROFILE)),,bootstraps) ## Measure engines, invocations, costs and a load
-#: PROFILE=dev ARGS="--only crowd"
+# PROFILE=dev measures what `make run` runs instead of optimised programs.
+PROFILE ?= release
+bench: $(if $(filter dev,$(PROFILE)),build-local,bootstraps) ## Measure engines, invocations, costs and a load on both hosts
+#: PROFILE=dev ARGS="--only purchases"
 	@echo "Building with profile $(PROFILE) (the first time takes some minutes)..."
-	@cargo build --workspace --bins --profile $(PROFILE)
-	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench \
-		$(if $(filter dev,$(PROFILE)),,--binaries $(BOOTSTRAPS)) $(ARGS)
+	@cargo build --profile $(PROFILE) --bin seckill-bench --bin bench-nothing
+	@target/$(patsubst dev,debug,$(PROFILE))/seckill-bench $(ARGS)
 
 bench-compare: ## Show two bench runs side by side
 #: BEFORE=target/bench.before.json AFTER=target/bench.json

@@ -11,6 +11,7 @@
 mod bad_input;
 mod console;
 mod crowd;
+mod in_process;
 mod logs;
 mod operator;
 mod payments;

@@ -18,15 +18,33 @@ pub(crate) struct Shop {
 }
 
 /// The directory of the binaries: the parent of this test's own directory.
-fn binaries() -> PathBuf {
+pub(crate) fn binaries() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().and_then(Path::parent).unwrap().to_owned()
 }
 
 impl Shop {
+    /// The deployed binaries, each in processes of its own.
     pub(crate) async fn open() -> Self {
+        Self::open_on("processes").await
+    }
+
+    /// The functions on this host.
+    pub(crate) async fn open_on(host: &str) -> Self {
+        Self::open_with(host, None).await
+    }
+
+    /// The same, with another text of the template.
+    pub(crate) async fn open_with(host: &str, template_text: Option<&str>) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
+        let template = match template_text {
+            None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml"),
+            Some(text) => {
+                let path = data.path().join("template.yaml");
+                std::fs::write(&path, text).unwrap();
+                path
+            }
+        };
         let binaries = binaries();
         let arguments = [
             "seckill-local".as_ref(),
@@ -36,9 +54,13 @@ impl Shop {
             data.path().as_os_str(),
             "--binaries".as_ref(),
             binaries.as_os_str(),
+            "--host".as_ref(),
+            host.as_ref(),
             "--port".as_ref(),
             "0".as_ref(),
         ];
+        // Functions in this process log through its subscriber.
+        seckill_local::logs::init();
         let options = Options::parse_from(arguments);
         let cloud = SeckillLocal::start(&options).await.unwrap_or_else(|error| panic!("{error}"));
         let api = Api::held_to_contract(cloud.base_url());

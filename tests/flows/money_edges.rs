@@ -57,7 +57,7 @@ async fn open_refund(world: &World) -> RefundEntry {
 }
 
 async fn matters(world: &World) -> Vec<MatterKind> {
-    let open = world.store.open_entries().await.unwrap().entries.read;
+    let open = world.store_of("admin").open_entries().await.unwrap().entries.read;
     open.iter()
         .filter_map(|entry| match entry {
             OpenEntry::Matter(matter) => Some(matter.kind),

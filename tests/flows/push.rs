@@ -12,6 +12,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use domain::ids::{Buyer, BuyerKey, OrderId};
 use domain::ticket::Ticket;
 use lambda_http::http;
+use local_cloud::engine::dynamodb::StreamRecord;
 use local_cloud::wire::{Fault, Wire};
 use serde_json::{Value, json};
 use testkit::stepping::stopped;
@@ -67,7 +68,7 @@ impl Pushing {
     async fn changes(&self) -> Value {
         let table = &self.world.names().orders;
         let records = self.world.cloud.dynamodb.stream_records(table, None, 1_000).await.unwrap();
-        let events: Vec<Value> = records.into_iter().map(|record| record.event).collect();
+        let events: Vec<Value> = records.iter().map(StreamRecord::event).collect();
         json!({ "Records": events })
     }
 

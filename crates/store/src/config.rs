@@ -77,19 +77,23 @@ impl Names {
     }
 }
 
-/// How a deployed function calls AWS. One attempt may take a second, and a call with its retries three. A press
-/// makes several calls; the `seckill` function bounds their total time itself and answers after 4.5 of its five
+/// How long a deployed function waits for AWS. One attempt may take a second, and a call with its retries three. A
+/// press makes several calls; the `seckill` function bounds their total time itself and answers after 4.5 of its five
 /// seconds.
-pub async fn sdk_config() -> SdkConfig {
-    let timeouts = TimeoutConfig::builder()
+pub fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder()
         .connect_timeout(Duration::from_millis(800))
         .operation_attempt_timeout(Duration::from_secs(1))
         .operation_timeout(Duration::from_secs(3))
-        .build();
+        .build()
+}
+
+/// How a deployed function calls AWS.
+pub async fn sdk_config() -> SdkConfig {
     // One HTTP client for all SDK clients: separate ones would each read the system's root certificates, during
     // the first press.
     let http = aws_smithy_http_client::Builder::new()
         .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc))
         .build_https();
-    aws_config::defaults(BehaviorVersion::v2026_01_12()).http_client(http).timeout_config(timeouts).load().await
+    aws_config::defaults(BehaviorVersion::v2026_01_12()).http_client(http).timeout_config(timeouts()).load().await
 }

@@ -26,7 +26,7 @@ mod walks;
 
 pub use accounts::{Account, Credited};
 pub use claims::{ClaimWrite, NewClaim};
-pub use config::{Deadlines, MissingSetting, Names, sdk_config};
+pub use config::{Deadlines, MissingSetting, Names, sdk_config, timeouts};
 pub use error::StoreError;
 pub use money_log::OpenEntries;
 pub use orders::{OrderChange, Placed, PointsPaid, Revival};

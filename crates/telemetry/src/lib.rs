@@ -18,9 +18,13 @@
 
 pub mod metrics;
 
-pub use metrics::{Metric, Metrics, Sink, namespace};
+pub use metrics::{Metric, Metrics, Sink, namespace, set_namespace};
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 
 /// Starts logging to stdout and sets the namespace of the metrics. A second call changes nothing.
 ///
@@ -28,24 +32,38 @@ use tracing_subscriber::layer::SubscriberExt as _;
 /// - `RUST_LOG`: what is logged, for example `info,store=debug`.
 /// - `AWS_LAMBDA_LOG_LEVEL`: Lambda's own setting, used when `RUST_LOG` is not set. The default is `info`.
 pub fn init() {
-    let setting = |name| std::env::var(name).ok().filter(|value: &String| !value.trim().is_empty());
     if let Some(namespace) = setting("METRICS_NAMESPACE") {
-        metrics::set_namespace(namespace);
+        set_namespace(namespace);
     }
-    let filter = filter(&directives(setting("RUST_LOG"), setting("AWS_LAMBDA_LOG_LEVEL")));
-    let subscriber = tracing_subscriber::fmt()
+    let subscriber = tracing_subscriber::registry().with(layer(std::io::stdout)).with(filter_from_env());
+    // Only the first subscriber of a process takes effect. Tests run several functions in one process.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Writes one JSON object per line.
+pub fn layer<S, W>(writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'writer> MakeWriter<'writer> + 'static,
+{
+    tracing_subscriber::fmt::layer()
         .json()
-        .with_max_level(LevelFilter::TRACE)
+        .with_writer(writer)
         .flatten_event(true)
         .with_ansi(false)
         .with_target(false)
         // The span of an invocation carries Lambda's request id.
         .with_current_span(true)
         .with_span_list(false)
-        .finish()
-        .with(filter);
-    // Only the first subscriber of a process takes effect. Tests run several functions in one process.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// What is logged, by `RUST_LOG` and `AWS_LAMBDA_LOG_LEVEL`.
+pub fn filter_from_env() -> Targets {
+    filter(&directives(setting("RUST_LOG"), setting("AWS_LAMBDA_LOG_LEVEL")))
+}
+
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 fn directives(rust_log: Option<String>, lambda_level: Option<String>) -> String {

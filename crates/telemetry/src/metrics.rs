@@ -16,7 +16,7 @@ const DEFAULT_NAMESPACE: &str = "Seckill";
 static NAMESPACE: OnceLock<String> = OnceLock::new();
 
 /// Sets the namespace of this process. Only the first call has an effect.
-pub(crate) fn set_namespace(namespace: String) {
+pub fn set_namespace(namespace: String) {
     let _ = NAMESPACE.set(namespace);
 }
 

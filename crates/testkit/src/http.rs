@@ -124,6 +124,11 @@ impl User {
         Self { authorization: format!("Bearer {token}"), api: api.clone() }
     }
 
+    /// The value of the header with the token.
+    pub fn authorization(&self) -> &str {
+        &self.authorization
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.api.send("GET", path, &[("authorization", &self.authorization)], "").await
     }

@@ -52,11 +52,27 @@ pub fn children_of(parent: u32) -> Vec<Process> {
     children
 }
 
-/// The processor time, user and system, of the children that run this program. Children that have ended are not
-/// counted.
-pub fn cpu_of_children(parent: u32, program: &str) -> Duration {
-    let children = children_of(parent).into_iter().filter(|child| child.program == program);
+/// The processor time, user and system, of the living children; of those that run this program, if one is named.
+pub fn cpu_of_all_children(parent: u32, program: Option<&str>) -> Duration {
+    let named = |child: &Process| program.is_none_or(|program| child.program == program);
+    let children = children_of(parent).into_iter().filter(named);
     children.filter_map(|child| Some(stat(child.pid)?.cpu)).sum()
+}
+
+/// The processor time of a process, with threads that have ended.
+pub fn cpu_of_process(pid: u32) -> Duration {
+    i32::try_from(pid).ok().and_then(stat).map(|stat| stat.cpu).unwrap_or_default()
+}
+
+/// The processor time of the living threads of a process that have this name.
+pub fn cpu_of_threads(pid: u32, name: &str) -> Duration {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
+    let of_name = |thread: fs::DirEntry| {
+        let is_named = fs::read_to_string(thread.path().join("comm")).ok()?.trim_end() == name;
+        let stat = parse(&fs::read_to_string(thread.path().join("stat")).ok()?)?;
+        is_named.then_some(stat.cpu)
+    };
+    threads.flatten().filter_map(of_name).sum()
 }
 
 fn program(pid: u32) -> Option<String> {
@@ -125,10 +141,10 @@ mod tests {
         let program = children_of(std::process::id()).into_iter().find(|child| child.pid.unsigned_abs() == busy.id());
         let program = program.unwrap().program;
         std::thread::sleep(Duration::from_millis(500));
-        let used = cpu_of_children(std::process::id(), &program);
+        let used = cpu_of_all_children(std::process::id(), Some(&program));
         busy.kill().unwrap();
         busy.wait().unwrap();
         assert!(used >= Duration::from_millis(50) && used < Duration::from_secs(1), "{used:?}");
-        assert_eq!(cpu_of_children(std::process::id(), "no such program"), Duration::ZERO);
+        assert_eq!(cpu_of_all_children(std::process::id(), Some("no such program")), Duration::ZERO);
     }
 }

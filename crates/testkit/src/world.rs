@@ -263,7 +263,7 @@ impl World {
             let records = self.cloud.dynamodb.stream_records(&self.names.stock, after.as_ref(), 200).await.unwrap();
             let Some(last) = records.last() else { return handled };
             let last = last.sequence_number.clone();
-            let changes: Vec<StockChange> = records.iter().map(|record| stock_change(&record.event)).collect();
+            let changes: Vec<StockChange> = records.iter().map(|record| stock_change(&record.event())).collect();
             handled += changes.len();
             stock_moved(&store, changes).await.unwrap();
             *self.position.lock().unwrap() = Some(last);

@@ -2,6 +2,8 @@
 //! demo sale.
 
 mod demo;
+mod functions;
+pub mod logs;
 mod options;
 mod summary;
 
@@ -10,12 +12,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use local_cloud::engine::Cloud;
-use local_cloud::run::LocalCloud;
+use local_cloud::run::{Functions, LocalCloud};
 use sandbox::{CloudWithSandbox, Sandbox};
 
 pub use demo::{DemoError, DemoSale};
 pub use local_cloud::run::StartError;
-pub use options::Options;
+pub use options::{HostKind, Options};
 
 /// `AWS::StackName` of the local system.
 pub const STACK_NAME: &str = "seckill";
@@ -52,7 +54,11 @@ impl SeckillLocal {
             also_listen: options.also_listen,
         };
         let open = |dir: &Path, clock| CloudWithSandbox::open(dir, clock).map(Cloud::from);
-        let cloud = LocalCloud::start_with(&general, open).await?;
+        let functions = match options.host {
+            HostKind::Processes => Functions::Processes,
+            HostKind::InProcess => Functions::InProcess { registry: functions::registry(), states: options.apps },
+        };
+        let cloud = LocalCloud::start_with(&general, functions, open).await?;
         if options.fresh {
             demo::forget(cloud.data_dir()).map_err(|source| StartError::DataDir(unusable(cloud.data_dir(), source)))?;
         }

@@ -6,17 +6,14 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use seckill_local::{Options, SeckillLocal, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    let filter = std::env::var("RUST_LOG").ok().and_then(|levels| levels.parse().ok());
-    let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
-    tracing_subscriber::registry().with(lines).with(filter).init();
+    seckill_local::logs::init();
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         eprintln!("seckill-local: cannot listen for Ctrl-C: the system refused");

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 /// Runs what template.yaml deploys on this machine: the real functions, their tables, queues and schedules, and the
 /// API at http://127.0.0.1:3000. No AWS account, no Docker.
@@ -25,13 +25,19 @@ pub struct Options {
     /// Show the log of a function here as well; repeat it for more, or say `all`
     #[arg(long, value_name = "FUNCTION")]
     pub logs: Vec<String>,
-    /// Where the functions' binaries are, each under its cargo name
+    /// Where the functions run
+    #[arg(long, value_enum, default_value_t = HostKind::InProcess)]
+    pub host: HostKind,
+    /// In process: instances of each function that take turns, each with caches of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub apps: usize,
+    /// As processes: where the functions' binaries are, each under its cargo name
     #[arg(long, value_name = "DIR", default_value = "target/debug")]
     pub binaries: PathBuf,
     /// A value for a parameter of the template; repeat it for more
     #[arg(long = "parameter", value_name = "KEY=VALUE", value_parser = parameter)]
     pub parameters: Vec<(String, String)>,
-    /// At most so many environments (processes) of one function at once
+    /// At most so many environments (processes, or invocations in process) of one function at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub max_environments: Option<u32>,
     /// Serve the engines on another address of this machine as well, so that functions in containers reach them
@@ -40,6 +46,15 @@ pub struct Options {
     /// Make no demo sale on the first run
     #[arg(long)]
     pub no_demo: bool,
+}
+
+/// Where the functions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HostKind {
+    /// Inside this program: quick to build and to run
+    InProcess,
+    /// Each in processes of its own, as on Lambda: the binaries that would be deployed
+    Processes,
 }
 
 impl Default for Options {
@@ -51,6 +66,8 @@ impl Default for Options {
             data_dir: PathBuf::from(".local"),
             fresh: false,
             logs: Vec::new(),
+            host: HostKind::InProcess,
+            apps: 1,
             binaries: PathBuf::from("target/debug"),
             parameters: Vec::new(),
             max_environments: None,

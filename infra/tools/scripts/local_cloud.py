@@ -28,7 +28,7 @@ class LocalCloud:
         self.port = free_port()
         self.issuer = f"http://127.0.0.1:{self.port}"
         log = work / "local.log"
-        arguments = [program, "--port", str(self.port), "--binaries", str(binaries)]
+        arguments = [program, "--port", str(self.port), "--host", "processes", "--binaries", str(binaries)]
         arguments += ["--data-dir", str(data)] if data else ["--data-dir", str(work / "data"), "--no-demo"]
         if issuer:
             arguments += ["--parameter", f"JwtIssuer={self.issuer}"]

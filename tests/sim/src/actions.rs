@@ -236,10 +236,8 @@ impl Sim {
         let records = self.observer.cloud.dynamodb.stream_records(&stock, self.position.as_ref(), max).await.unwrap();
         let Some(last) = records.last() else { return Ok(()) };
         self.reading = Some(last.sequence_number.clone());
-        let event = stream_event(
-            "arn:aws:dynamodb:eu-central-1:000000000000:table/stock/stream/1",
-            records.iter().map(|record| &record.event),
-        );
+        let event = stream_event("arn:aws:dynamodb:eu-central-1:000000000000:table/stock/stream/1", &records);
+        let event = serde_json::from_str(&event).unwrap_or_default();
         self.start(id, (Function::Availability, 0), actors::stream(self.functions.availability(), event))
     }
 

@@ -60,14 +60,13 @@ async fn repair_some(run: &Run<'_>, offer: &Offer, holders: &[Holder], report: &
     let orders: BTreeMap<OrderId, Order> = found.read.into_iter().map(|order| (order.id.clone(), order)).collect();
     // Nothing is decided about an order that cannot be read.
     let readable = holders.iter().filter(|holder| !unreadable.contains(&format!("order {}", holder.order)));
-    let done: Vec<(&OrderId, Result<Repair, FlowError>)> = stream::iter(readable)
-        .map(|holder| {
-            let order = orders.get(&holder.order);
-            async move { (&holder.order, repair_holder(run, offer, holder, order).await) }
-        })
-        .buffer_unordered(CONCURRENCY)
-        .collect()
-        .await;
+    let mut repairs = Vec::new();
+    for holder in readable {
+        let order = orders.get(&holder.order);
+        repairs.push(async move { (&holder.order, repair_holder(run, offer, holder, order).await) });
+    }
+    let done: Vec<(&OrderId, Result<Repair, FlowError>)> =
+        stream::iter(repairs).buffer_unordered(CONCURRENCY).collect().await;
     for (order, result) in done {
         match result {
             Ok(Repair::Done(HolderVerdict::Leave)) => {}

@@ -10,14 +10,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
-use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::engine::{Cloud, Service};
-use crate::gateway::Connections;
+use crate::engine::Cloud;
+use crate::front::Front;
 pub use crate::iam::Authorizer;
 use crate::metrics::Metrics;
 
@@ -34,50 +33,18 @@ pub struct Endpoint {
     server: JoinHandle<()>,
 }
 
-#[derive(Clone)]
-struct Served {
-    cloud: Cloud,
-    authorizer: Option<Authorizer>,
-    connections: Option<Connections>,
-    metrics: Metrics,
-    for_containers: bool,
-}
-
 impl Endpoint {
     /// Serves `cloud` on a loopback port; 0 is any that is free.
     pub async fn start(cloud: Cloud, port: u16, authorizer: Option<Authorizer>) -> std::io::Result<Self> {
-        Self::start_with(cloud, port, authorizer, None, Metrics::default()).await
-    }
-
-    /// The same, with the open WebSockets, so that functions can post to them (`@connections`), and what functions
-    /// have measured.
-    pub async fn start_with(
-        cloud: Cloud,
-        port: u16,
-        authorizer: Option<Authorizer>,
-        connections: Option<Connections>,
-        metrics: Metrics,
-    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-        Self::serve(listener, Served { cloud, authorizer, connections, metrics, for_containers: false })
+        let front = Front { cloud, authorizer, connections: None, metrics: Metrics::default(), for_containers: false };
+        Self::serve(listener, front)
     }
 
-    /// The same for functions in containers, on an address that they reach. They do not reach the gateway, so services
-    /// outside AWS are served here as well, unsigned as everywhere.
-    pub fn start_for_containers(
-        listener: TcpListener,
-        cloud: Cloud,
-        authorizer: Authorizer,
-        connections: Connections,
-        metrics: Metrics,
-    ) -> std::io::Result<Self> {
-        let (authorizer, connections) = (Some(authorizer), Some(connections));
-        Self::serve(listener, Served { cloud, authorizer, connections, metrics, for_containers: true })
-    }
-
-    fn serve(listener: TcpListener, served: Served) -> std::io::Result<Self> {
+    /// Serves what stands behind `front`.
+    pub(crate) fn serve(listener: TcpListener, front: Front) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
-        let router = Router::new().fallback(answer).with_state(served);
+        let router = Router::new().fallback(answer).with_state(front);
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let until_stopped = async {
@@ -111,12 +78,10 @@ impl Endpoint {
     }
 }
 
-async fn answer(State(served): State<Served>, request: Request<Body>) -> Response<Body> {
+async fn answer(State(front): State<Front>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let target = served.cloud.target_of(&Request::from_parts(parts.clone(), ()));
-    let service = target.map_or(Service::DynamoDb, |(service, _)| service);
     let Ok(body) = to_bytes(body, BODY_BYTES).await else {
-        let refused = service.error(
+        let refused = front.service(&Request::from_parts(parts, ())).error(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLargeException",
             "a request is at most 17 MiB, and must arrive whole",
@@ -124,44 +89,8 @@ async fn answer(State(served): State<Served>, request: Request<Body>) -> Respons
         return refused.map(Body::from);
     };
     let request = Request::from_parts(parts, body);
-    if served.for_containers
-        && let Some(outside) = served.cloud.outside_at(request.uri().path())
-    {
-        return outside.call(request).await.map(Body::from);
-    }
-    if let Some(authorizer) = &served.authorizer
-        && let Some(refused) = check(authorizer, service, &request)
-    {
-        return refused.map(Body::from);
-    }
-    if Metrics::are_asked(&request) {
-        return served.metrics.answer(&request).map(Body::from);
-    }
-    match &served.connections {
-        Some(connections) if Connections::is_management_path(request.uri().path()) => {
-            connections.manage(request).await.map(Body::from)
-        }
-        _ => served.cloud.call(request).await.map(Body::from),
-    }
-}
-
-/// The refusal, if there is one.
-fn check(authorizer: &Authorizer, service: Service, request: &Request<Bytes>) -> Option<Response<Bytes>> {
-    let Some(access_key_id) = access_key_id(request) else {
-        return Some(service.error(
-            StatusCode::FORBIDDEN,
-            "MissingAuthenticationTokenException",
-            "Request is missing Authentication Token",
-        ));
-    };
-    let denied = authorizer(access_key_id, request).err()?;
-    tracing::warn!(%denied, "access denied: the function's policy in the template does not allow this call");
-    // DynamoDB and Secrets Manager answer 400, the others 403.
-    let status = match service {
-        Service::DynamoDb | Service::DynamoDbStreams | Service::SecretsManager => StatusCode::BAD_REQUEST,
-        Service::Sqs | Service::Scheduler | Service::Outside => StatusCode::FORBIDDEN,
-    };
-    Some(service.error(status, "AccessDeniedException", &denied.to_string()))
+    let access_key_id = access_key_id(&request).map(str::to_owned);
+    front.answer(access_key_id.as_deref(), request).await.map(Body::from)
 }
 
 /// The access key id that a request was signed with.

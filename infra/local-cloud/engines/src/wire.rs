@@ -22,11 +22,10 @@ use aws_smithy_async::time::{SharedTimeSource, TimeSource};
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
-use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProtectionConfig;
-use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
@@ -35,6 +34,7 @@ pub use faults::{Call, Fault, Loss};
 pub use replica::Replica;
 
 use crate::clock::Clock;
+use crate::connector::{from_sdk, to_sdk};
 use crate::engine::{Cloud, Consumed, OutsideCall, Service};
 use crate::iam::Policies;
 
@@ -276,25 +276,10 @@ impl HttpConnector for Wire {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let wire = self.clone();
         HttpConnectorFuture::new(async move {
-            let request = to_engine(request)?;
+            let request = from_sdk(request)?;
             to_sdk(wire.carry(request).await?)
         })
     }
-}
-
-fn to_engine(request: HttpRequest) -> Result<Request<Bytes>, ConnectorError> {
-    let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
-    let (parts, body) = request.into_parts();
-    let body = body
-        .bytes()
-        .map(Bytes::copy_from_slice)
-        .ok_or_else(|| ConnectorError::user("a streamed body cannot go over this wire".into()))?;
-    Ok(Request::from_parts(parts, body))
-}
-
-fn to_sdk(response: Response<Bytes>) -> Result<HttpResponse, ConnectorError> {
-    let response = response.map(SdkBody::from);
-    HttpResponse::try_from(response).map_err(|error| ConnectorError::other(error.into(), None))
 }
 
 /// The clock, as the SDK wants it.

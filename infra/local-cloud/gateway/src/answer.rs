@@ -66,6 +66,23 @@ fn structured(fields: &Map<String, Value>) -> Result<Response<Bytes>, Malformed>
         let value = HeaderValue::from_str(&cookie).map_err(|_| Malformed::Header("set-cookie".to_owned()))?;
         response.headers_mut().append(header::SET_COOKIE, value);
     }
+    Ok(tidy(response))
+}
+
+/// A function's answer as a value, with the limits that an answer as JSON has.
+pub(super) fn finish(response: Response<lambda_http::Body>) -> Result<Response<Bytes>, Malformed> {
+    if response.status().is_informational() {
+        return Err(Malformed::Status(json!(response.status().as_u16())));
+    }
+    let response = response.map(|body| match body {
+        lambda_http::Body::Text(text) => Bytes::from(text),
+        lambda_http::Body::Binary(bytes) => Bytes::from(bytes),
+        _ => Bytes::new(),
+    });
+    Ok(tidy(response))
+}
+
+fn tidy(mut response: Response<Bytes>) -> Response<Bytes> {
     // The server counts the bytes itself; a wrong count would break the connection.
     response.headers_mut().remove(header::CONTENT_LENGTH);
     response.headers_mut().remove(header::TRANSFER_ENCODING);
@@ -74,7 +91,7 @@ fn structured(fields: &Map<String, Value>) -> Result<Response<Bytes>, Malformed>
     if !response.body().is_empty() {
         response.headers_mut().entry(header::CONTENT_TYPE).or_insert(text);
     }
-    Ok(response)
+    response
 }
 
 fn status(value: &Value) -> Result<StatusCode, Malformed> {

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, Version, header};
 use serde_json::{Map, Value, json};
 
+use super::jwt::Verified;
 use super::text::{query_pairs, request_time};
 use crate::template::percent_decode;
 
@@ -25,8 +26,8 @@ pub(super) struct Envelope<'a> {
     pub(super) stage: &'a str,
     pub(super) route_key: &'a str,
     pub(super) path_parameters: &'a BTreeMap<String, String>,
-    /// `{"jwt": {"claims": …, "scopes": …}}` of a verified token.
-    pub(super) authorizer: Option<Value>,
+    /// What a verified token says.
+    pub(super) authorizer: Option<Verified>,
     pub(super) source_ip: IpAddr,
     pub(super) port: u16,
     pub(super) request_id: &'a str,
@@ -36,7 +37,7 @@ pub(super) struct Envelope<'a> {
 }
 
 /// Headers that concern one connection only and are not passed on (RFC 9110, 7.6.1).
-const HOP_BY_HOP: [&str; 7] =
+pub(super) const HOP_BY_HOP: [&str; 7] =
     ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Makes the event.
@@ -69,7 +70,7 @@ pub(super) fn make(request: &Parts, body: &Bytes, envelope: &Envelope<'_>) -> Va
     Value::Object(event)
 }
 
-fn decoded_path(path: &str) -> String {
+pub(super) fn decoded_path(path: &str) -> String {
     let mut path = percent_decode(path);
     if let Some(end) = path.find('?') {
         path.truncate(end);
@@ -98,7 +99,7 @@ fn context(request: &Parts, path: &str, envelope: &Envelope<'_>) -> Value {
         "timeEpoch": envelope.now_ms,
     });
     if let (Some(authorizer), Some(context)) = (&envelope.authorizer, context.as_object_mut()) {
-        context.insert("authorizer".to_owned(), authorizer.clone());
+        context.insert("authorizer".to_owned(), authorizer.as_event());
     }
     context
 }
@@ -146,7 +147,7 @@ fn headers(request: &Parts, body_bytes: usize, envelope: &Envelope<'_>) -> BTree
     headers
 }
 
-fn cookies(headers: &HeaderMap) -> Vec<String> {
+pub(super) fn cookies(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::COOKIE).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let mut cookies = Vec::new();
     for value in values {
@@ -182,7 +183,7 @@ fn body_of(headers: &HeaderMap, body: &Bytes) -> (Option<String>, bool) {
     }
 }
 
-fn is_text(headers: &HeaderMap) -> bool {
+pub(super) fn is_text(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence.starts_with("text/")
@@ -200,7 +201,7 @@ mod tests {
     fn event_with(
         request: http::Request<&'static [u8]>,
         path_parameters: &BTreeMap<String, String>,
-        authorizer: Option<Value>,
+        authorizer: Option<Verified>,
     ) -> Value {
         let (parts, body) = request.into_parts();
         let envelope = Envelope {
@@ -231,7 +232,7 @@ mod tests {
             .header("Connection", "keep-alive")
             .body(b"{\"quantity\":1}".as_slice())
             .unwrap();
-        let claims = json!({"jwt": {"claims": {"sub": "b1"}, "scopes": null}});
+        let claims = Verified { claims: [("sub".to_owned(), "b1".to_owned())].into(), scopes: None };
         let parameters = BTreeMap::from([("saleId".to_owned(), "s1".to_owned())]);
         let expected = json!({
             "version": "2.0",

@@ -19,9 +19,9 @@ use super::issuer::Issuer;
 use super::routes::{Matched, Routes};
 use super::text::Ids;
 use super::throttle::Throttles;
-use super::{answer, cors, event, jwt};
+use super::{answer, cors, event, jwt, request};
 use crate::clock::Clock;
-use crate::invoke::{Invoker, Outcome};
+use crate::invoke::{Invoker, Outcome, Requests};
 use crate::template::model::HttpApi;
 
 /// The largest body an HTTP API takes (a quota of the service).
@@ -44,6 +44,7 @@ pub(super) struct HttpGateway {
     pub(super) throttles: Throttles,
     pub(super) issuer: Arc<Issuer>,
     pub(super) invoker: Invoker,
+    pub(super) requests: Option<Arc<dyn Requests>>,
     pub(super) clock: Clock,
     pub(super) ids: Arc<Ids>,
     pub(super) port: u16,
@@ -117,14 +118,29 @@ impl HttpGateway {
             trace: &self.ids.trace(now_ms),
             now_ms,
         };
+        let function = &matched.route.function;
+        if let Some(requests) = self.requests.as_ref().filter(|requests| requests.takes(function)) {
+            // An event would be longer than its body.
+            if body.len() > MAX_EVENT_BYTES {
+                return Err(Refused::TooLarge);
+            }
+            let request = request::make(request, &body, envelope).map_err(|_| Refused::BrokenBody)?;
+            let answered = in_time(function, &self.clock, requests.answer(function, request)).await?;
+            return answered
+                .map_err(|outcome| failure(function, outcome))
+                .and_then(|response| answer::finish(response).map_err(|malformed| nonsense(function, &malformed)));
+        }
         let event = event::make(request, &body, &envelope).to_string();
         if event.len() > MAX_EVENT_BYTES {
             return Err(Refused::TooLarge);
         }
-        self.invoke(&matched.route.function, Bytes::from(event)).await
+        match in_time(function, &self.clock, (self.invoker)(function.clone(), Bytes::from(event))).await? {
+            Outcome::Answered(bytes) => answer::read(&bytes).map_err(|malformed| nonsense(function, &malformed)),
+            outcome => Err(failure(function, outcome)),
+        }
     }
 
-    fn authorize(&self, matched: &Matched<'_>, request: &Parts) -> Result<Option<serde_json::Value>, Refused> {
+    fn authorize(&self, matched: &Matched<'_>, request: &Parts) -> Result<Option<jwt::Verified>, Refused> {
         let Some(name) = &matched.route.authorizer else { return Ok(None) };
         let Some(authorizer) = self.api.authorizers.get(name) else {
             tracing::error!(authorizer = name.as_str(), "a route names an authorizer that the template does not have");
@@ -144,28 +160,33 @@ impl HttpGateway {
         };
         read.map_err(|_| Refused::BrokenBody)?.ok_or(Refused::TooLarge)
     }
+}
 
-    async fn invoke(&self, function: &str, event: Bytes) -> Result<Response<Bytes>, Refused> {
-        let outcome = tokio::select! {
-            outcome = (self.invoker)(function.to_owned(), event) => outcome,
-            () = self.clock.sleep(INTEGRATION_TIMEOUT) => {
-                tracing::warn!(function, "no answer within 30 s");
-                return Err(Refused::FunctionUnavailable);
-            }
-        };
-        match outcome {
-            Outcome::Answered(bytes) => answer::read(&bytes).map_err(|malformed| {
-                tracing::warn!(function, %malformed, "the answer is not of payload format 2.0");
-                Refused::FunctionFailed
-            }),
-            Outcome::Failed(error) => {
-                let (kind, message) = (error.error_type.as_str(), error.message.as_str());
-                tracing::warn!(function, kind, message, "the function failed");
-                Err(Refused::FunctionFailed)
-            }
-            Outcome::Throttled => Err(Refused::FunctionUnavailable),
+async fn in_time<T>(function: &str, clock: &Clock, answer: impl Future<Output = T>) -> Result<T, Refused> {
+    tokio::select! {
+        answer = answer => Ok(answer),
+        () = clock.sleep(INTEGRATION_TIMEOUT) => {
+            tracing::warn!(function, "no answer within 30 s");
+            Err(Refused::FunctionUnavailable)
         }
     }
+}
+
+fn failure(function: &str, outcome: Outcome) -> Refused {
+    match outcome {
+        Outcome::Throttled => Refused::FunctionUnavailable,
+        Outcome::Failed(error) => {
+            let (kind, message) = (error.error_type.as_str(), error.message.as_str());
+            tracing::warn!(function, kind, message, "the function failed");
+            Refused::FunctionFailed
+        }
+        Outcome::Answered(_) => Refused::FunctionFailed,
+    }
+}
+
+fn nonsense(function: &str, malformed: &answer::Malformed) -> Refused {
+    tracing::warn!(function, %malformed, "the answer is not of payload format 2.0");
+    Refused::FunctionFailed
 }
 
 /// Why the gateway itself answers.

@@ -4,6 +4,8 @@
 //! `nbf` and `iat` must not lie ahead; `aud`, or `client_id` if there is no `aud`, must be one that the authorizer
 //! names.
 
+use std::collections::HashMap;
+
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::{Algorithm, Validation};
 use serde_json::{Map, Value, json};
@@ -53,22 +55,36 @@ impl Refusal {
     }
 }
 
-/// Checks a request's token for a route; returns what the event says about it.
+/// What a good token says: its claims, as the text in which they reach a function, and its scopes if the route asks for
+/// some.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verified {
+    pub(super) claims: HashMap<String, String>,
+    pub(super) scopes: Option<Vec<String>>,
+}
+
+impl Verified {
+    /// `{"jwt": {"claims": …, "scopes": …}}`.
+    pub(super) fn as_event(&self) -> Value {
+        json!({ "jwt": { "claims": self.claims, "scopes": self.scopes } })
+    }
+}
+
+/// Checks a request's token for a route; returns what the function is told about it.
 pub(super) fn authorize(
     issuer: &Issuer,
     authorizer: &JwtAuthorizer,
     scopes: &[String],
     headers: &HeaderMap,
     now_ms: i64,
-) -> Result<Value, Refusal> {
+) -> Result<Verified, Refusal> {
     let claims = verify(issuer, authorizer, bearer(headers)?, now_ms)?;
     let granted = granted_scopes(&claims);
     if !scopes.is_empty() && !scopes.iter().any(|scope| granted.contains(scope)) {
         return Err(Refusal::Scope(scopes.to_vec()));
     }
-    let claims: Map<String, Value> = claims.iter().map(|(name, value)| (name.clone(), as_event(value))).collect();
-    let scopes = if scopes.is_empty() { Value::Null } else { json!(granted) };
-    Ok(json!({ "jwt": { "claims": claims, "scopes": scopes } }))
+    let claims = claims.into_iter().map(|(name, value)| (name, as_text(value))).collect();
+    Ok(Verified { claims, scopes: (!scopes.is_empty()).then_some(granted) })
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
@@ -154,15 +170,15 @@ fn granted_scopes(claims: &Map<String, Value>) -> Vec<String> {
 }
 
 /// Claims reach a function as text: numbers written out, lists as `[a b]`.
-fn as_event(claim: &Value) -> Value {
+fn as_text(claim: Value) -> String {
     match claim {
-        Value::String(_) => claim.clone(),
+        Value::String(text) => text,
         Value::Array(items) => {
             let items: Vec<_> =
                 items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect();
-            json!(format!("[{}]", items.join(" ")))
+            format!("[{}]", items.join(" "))
         }
-        other => json!(other.to_string()),
+        other => other.to_string(),
     }
 }
 
@@ -189,7 +205,7 @@ mod tests {
         }
     }
 
-    fn check(token: &str, scopes: &[&str]) -> Result<Value, Refusal> {
+    fn check(token: &str, scopes: &[&str]) -> Result<Verified, Refusal> {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
         let scopes: Vec<_> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
@@ -215,9 +231,10 @@ mod tests {
             "iss": "https://issuer.example", "aud": "web", "sub": "buyer-1", "scope": "a shop/admin",
             "iat": NOW_S.to_string(), "exp": (NOW_S + 60).to_string(),
         });
-        assert_eq!(check(&token, &[]).unwrap(), json!({"jwt": {"claims": expected_claims, "scopes": null}}));
+        let passed = check(&token, &[]).unwrap().as_event();
+        assert_eq!(passed, json!({"jwt": {"claims": expected_claims, "scopes": null}}));
         let passed = check(&token, &["shop/admin", "other"]).unwrap();
-        assert_eq!(passed["jwt"]["scopes"], json!(["a", "shop/admin"]));
+        assert_eq!(passed.as_event()["jwt"]["scopes"], json!(["a", "shop/admin"]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod http_api;
 mod issuer;
 mod jwt;
 mod local;
+mod request;
 mod routes;
 mod text;
 mod throttle;
@@ -43,7 +44,7 @@ use local_cloud_template as template;
 
 use crate::clock::Clock;
 use crate::engine::OutsideService;
-use crate::invoke::Invoker;
+use crate::invoke::{Invoker, Requests};
 use crate::template::model::{HttpApi, Stack};
 use http_api::HttpGateway;
 use text::Ids;
@@ -63,6 +64,8 @@ pub struct GatewayConfig {
     pub stack: Arc<Stack>,
     /// Runs functions.
     pub invoker: Invoker,
+    /// Functions of the HTTP API that take a request as it is; the others are given an event.
+    pub requests: Option<Arc<dyn Requests>>,
     pub clock: Clock,
     /// Open WebSockets; shared with the endpoint that serves `@connections` to the functions.
     pub connections: Connections,
@@ -164,7 +167,8 @@ impl Inner {
         port: u16,
         stopping: watch::Receiver<bool>,
     ) -> Result<(TcpListener, Self), GatewayError> {
-        let GatewayConfig { listener, stack, invoker, clock, connections, issuer, web, live, outside } = config;
+        let GatewayConfig { listener, stack, invoker, requests, clock, connections, issuer, web, live, outside } =
+            config;
         let ids = Arc::new(Ids::new()?);
         let http = stack.http_api.clone().map(|api| HttpGateway {
             api_id: api_id(&api),
@@ -173,6 +177,7 @@ impl Inner {
             throttles: throttle::Throttles::new(&api, clock.now_ms()),
             issuer: Arc::clone(&issuer),
             invoker: Arc::clone(&invoker),
+            requests,
             clock: clock.clone(),
             ids: Arc::clone(&ids),
             port,

@@ -1,5 +1,5 @@
-//! Functions of the local cloud: [`host`] runs their bootstrap binaries over the Lambda Runtime API, [`in_process`] runs
-//! functions that are linked into the program, and [`sources`] invokes them for queues, streams, schedules and
+//! Functions of the local cloud: [`host`] runs their bootstrap binaries over the Lambda Runtime API, [`in_process`]
+//! runs functions that are linked into the program, and [`sources`] invokes them for queues, streams, schedules and
 //! asynchronous events.
 
 pub mod host;

@@ -11,7 +11,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use local_cloud_template as template;
 use local_cloud_template::{ACCOUNT, REGION};
 
 use crate::template::model::{Effect, Origin, Stack, Statement, WebSocketApi};
-use template::access::{Access, Decision, decide};
+use template::access::{Access, Decision, decide, is_conditional};
 pub use template::access::{allows, like};
 
 /// The key of tools and of the local cloud itself: it may do everything.
@@ -115,7 +115,12 @@ pub struct Policies {
     websocket: Option<WebSocketApi>,
     /// Bounded by the template: one entry for each pattern and action, not for each resource.
     used: RwLock<BTreeSet<Used>>,
+    /// What was allowed once: resources by caller and operation.
+    allowed: RwLock<HashMap<String, HashMap<String, HashSet<String>>>>,
 }
+
+/// Resources that are remembered for one caller and operation.
+const REMEMBERED: usize = 100;
 
 #[derive(Debug)]
 struct Caller {
@@ -135,6 +140,7 @@ impl Policies {
             roles: stack.roles.iter().map(|role| (role.arn.clone(), role.statements.clone())).collect(),
             websocket: stack.websocket_api.clone(),
             used: RwLock::default(),
+            allowed: RwLock::default(),
         }
     }
 
@@ -143,13 +149,36 @@ impl Policies {
         if access_key_id == ROOT_ACCESS_KEY_ID {
             return Ok(());
         }
+        let plain = requests::plain(request);
+        if plain.as_ref().is_some_and(|plain| self.was_allowed(access_key_id, plain)) {
+            return Ok(());
+        }
         let Some(caller) = self.callers.get(access_key_id) else {
             return Err(Denied::UnknownKey { access_key_id: access_key_id.to_owned() });
         };
         let Some(needed) = requests::needed(request, self.websocket.as_ref()) else {
             return Err(Denied::UnknownRequest { caller: caller.function.clone(), request: described(request) });
         };
-        needed.into_iter().try_for_each(|access| self.check(caller, access))
+        // What depends on a condition is decided each time.
+        let conditional =
+            |access: &Access| caller.statements.iter().any(|statement| is_conditional(statement, &access.action));
+        let plain = plain.filter(|_| !needed.iter().any(conditional));
+        needed.into_iter().try_for_each(|access| self.check(caller, access))?;
+        if let Some(plain) = plain {
+            let mut allowed = self.allowed.write().unwrap_or_else(PoisonError::into_inner);
+            let of_caller = allowed.entry(access_key_id.to_owned()).or_default();
+            let resources = of_caller.entry(plain.target.to_owned()).or_default();
+            if resources.len() < REMEMBERED {
+                resources.insert(plain.resource.into_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn was_allowed(&self, access_key_id: &str, plain: &requests::Plain<'_>) -> bool {
+        let allowed = self.allowed.read().unwrap_or_else(PoisonError::into_inner);
+        let resources = allowed.get(access_key_id).and_then(|of_caller| of_caller.get(plain.target));
+        resources.is_some_and(|resources| resources.contains(plain.resource.as_ref()))
     }
 
     /// This check, for the endpoint that serves the engines.

@@ -1,7 +1,10 @@
 //! What a request needs permission for: actions and resources, as the services' authorization references have them.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{Method, Request};
+use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::template::access::Access;
@@ -31,6 +34,36 @@ pub(super) fn needed(request: &Request<Bytes>, websocket: Option<&WebSocketApi>)
     };
     // Whatever a request does, it does to something: nothing to check would mean that everybody may.
     (!all.is_empty()).then_some(all)
+}
+
+/// A request for one action on one resource that its body names.
+pub(super) struct Plain<'a> {
+    /// `x-amz-target`: service and operation.
+    pub(super) target: &'a str,
+    /// The table or the queue, as the request names it.
+    pub(super) resource: Cow<'a, str>,
+}
+
+/// The fields of a body that name a resource; the rest is skipped.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Names<'a> {
+    #[serde(borrow)]
+    table_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    queue_url: Option<Cow<'a, str>>,
+}
+
+/// The request, if it is a plain one: no batch, no transaction, no index.
+pub(super) fn plain(request: &Request<Bytes>) -> Option<Plain<'_>> {
+    let target = request.headers().get("x-amz-target")?.to_str().ok()?;
+    let names = || serde_json::from_slice::<Names<'_>>(request.body()).ok();
+    let resource = match target.rsplit_once('.')? {
+        ("DynamoDB_20120810", "GetItem" | "PutItem" | "UpdateItem" | "DeleteItem") => names()?.table_name?,
+        ("AmazonSQS", "SendMessage" | "DeleteMessage" | "ReceiveMessage") => names()?.queue_url?,
+        _ => return None,
+    };
+    Some(Plain { target, resource })
 }
 
 fn dynamodb(operation: &str, body: &Json) -> Option<Vec<Access>> {

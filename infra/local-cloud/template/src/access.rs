@@ -62,6 +62,11 @@ fn matched<'a>(statement: &'a Statement, access: &Access) -> Option<(&'a str, &'
     statement.conditions.iter().all(holds).then_some((action.as_str(), resource.as_str()))
 }
 
+/// Whether a statement has conditions and is about an action: then what it says depends on more than the resource.
+pub fn is_conditional(statement: &Statement, action: &str) -> bool {
+    !statement.conditions.is_empty() && statement.actions.iter().any(|pattern| is_action(pattern, action))
+}
+
 /// Actions are the same in small and capital letters.
 fn is_action(pattern: &str, action: &str) -> bool {
     if has_wildcard(pattern) {

@@ -117,7 +117,7 @@ fn statements_are_the_written_ones_and_those_that_sam_adds() {
     let stack = fixture(&[]);
     let buy = function(&stack, "Buy");
     let written = buy.statements.iter().filter(|statement| matches!(statement.origin, Origin::Written(_))).count();
-    assert_eq!(written, 4);
+    assert_eq!(written, 5);
     let deny = buy.statements.iter().find(|statement| statement.effect == Effect::Deny).expect("a Deny");
     assert_eq!(deny.resources, ["arn:aws:dynamodb:us-east-1:000000000000:table/local-Orders/index/secret"]);
 

@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use local_cloud::clock::Clock;
 use payments::{Headers, HttpAnswer, HttpCall, Nonce, PaymentRequest, Provider, ProviderKind, Start};
-use seckill_local::{Options, SeckillLocal};
+use seckill_local::{HostKind, Options, SeckillLocal};
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("../templates/paying.yaml");
@@ -141,6 +141,7 @@ async fn a_payment_goes_from_a_function_to_the_provider_and_its_notice_comes_bac
         data_dir: path("data"),
         binaries: path("bin"),
         no_demo: true,
+        host: HostKind::Processes,
         ..Options::default()
     };
     let cloud = SeckillLocal::start(&options).await.unwrap();

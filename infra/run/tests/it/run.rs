@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
-use seckill_local::{Options, SeckillLocal};
+use seckill_local::{HostKind, Options, SeckillLocal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -105,6 +105,7 @@ impl Site {
             data_dir: self.path("data"),
             binaries: self.path("bin"),
             no_demo: true,
+            host: HostKind::Processes,
             ..Options::default()
         }
     }
@@ -113,7 +114,7 @@ impl Site {
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seckill-local"));
         command.current_dir(self.directory.path()).env("PORT", "0").env_remove("DATA_DIR").env_remove("RUST_LOG");
-        command.args(["--data-dir", "data", "--binaries", "bin", "--no-demo"]);
+        command.args(["--data-dir", "data", "--host", "processes", "--binaries", "bin", "--no-demo"]);
         command
     }
 }

@@ -30,6 +30,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) async fn start(cloud: &CloudWithSandbox) -> Self {
         let config = GatewayConfig {
+            requests: None,
             listener: TcpListener::bind("127.0.0.1:0").await.expect("a port"),
             stack: Arc::new(Stack::default()),
             invoker: Arc::new(|_, _| Box::pin(std::future::ready(Outcome::Throttled))),

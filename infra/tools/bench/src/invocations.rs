@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use figures::{Latency, float};
-use seckill_local::{Options as CloudOptions, SeckillLocal};
+use seckill_local::{HostKind, Options as CloudOptions, SeckillLocal};
 use tempfile::TempDir;
 use testkit::http::Api;
-use testkit::processes::cpu_of_children;
+use testkit::processes::cpu_of_all_children;
 
 use crate::closed_loop::closed_loop;
 use crate::report::Section;
@@ -41,7 +41,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
     let (cloud, _directory) = start().await?;
     for clients in [1, CLIENTS] {
         let api = Api::new(cloud.base_url());
-        let (invoked, cpu) = (Arc::new(AtomicU64::new(0)), cpu_of_children(std::process::id(), PROGRAM));
+        let (invoked, cpu) = (Arc::new(AtomicU64::new(0)), cpu_of_all_children(std::process::id(), Some(PROGRAM)));
         let counted = Arc::clone(&invoked);
         let loaded = closed_loop(clients, lasting, move |_| {
             let api = api.clone();
@@ -49,7 +49,7 @@ pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
             async move { invoke(&api).await }
         })
         .await?;
-        let cpu = cpu_of_children(std::process::id(), PROGRAM).saturating_sub(cpu);
+        let cpu = cpu_of_all_children(std::process::id(), Some(PROGRAM)).saturating_sub(cpu);
         let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
         section.add(format!("invocations, {who}"), loaded.per_second, "/s");
         section.add(format!("warm, half within, {who}"), loaded.latency.percentile_ms(50.0), "ms");
@@ -71,6 +71,7 @@ async fn start() -> Result<(SeckillLocal, TempDir), Problem> {
         data_dir: directory.path().join("data"),
         binaries: beside()?,
         no_demo: true,
+        host: HostKind::Processes,
         ..CloudOptions::default()
     };
     Ok((SeckillLocal::start(&options).await?, directory))

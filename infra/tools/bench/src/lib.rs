@@ -5,7 +5,9 @@
 
 mod buyers;
 mod closed_loop;
+mod connection;
 pub mod costs;
+mod cpu;
 mod engines;
 mod invocations;
 mod limits;
@@ -18,6 +20,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueEnum};
 
 use report::{Report, Section};
+use seckill_local::HostKind;
 
 /// Any error that ends a measurement. It is only ever shown to a person.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -33,16 +36,19 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Units on sale
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     units: u32,
     /// Buyers, each with their own token
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     buyers: u32,
     /// Purchase requests in flight at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=512))]
     clients: u32,
+    /// Instances of each function that take turns, if functions run in one process
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    apps: usize,
     /// Stop measuring purchases after this many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     give_up_minutes: u64,
@@ -71,15 +77,17 @@ enum Part {
     Costs,
     /// Time and memory that the rate limits take
     Limits,
-    /// Purchases per second of the real binaries
-    #[value(alias = "crowd")]
+    /// Purchases per second, with the functions in one process
     Purchases,
+    /// Purchases per second of the binaries that would be deployed, each in processes of its own
+    Processes,
     /// The same purchases in sales of different size
     Scaling,
 }
 
 /// The order matters: the memory of the limits is measured before anything else has been freed.
-const ALL: [Part; 6] = [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Purchases, Part::Scaling];
+const ALL: [Part; 7] =
+    [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Purchases, Part::Processes, Part::Scaling];
 
 impl Options {
     /// The directory of the functions' binaries.
@@ -106,7 +114,8 @@ pub async fn run(options: Options) -> Result<(), Problem> {
             Part::Invocations => invocations::measure(&options).await?,
             Part::Costs => costs::measure().await?,
             Part::Limits => limits::measure()?,
-            Part::Purchases => purchase_rate::measure(&options).await?,
+            Part::Purchases => purchase_rate::measure(&options, HostKind::InProcess).await?,
+            Part::Processes => purchase_rate::measure(&options, HostKind::Processes).await?,
             Part::Scaling => purchase_rate::measure_scaling(&options).await?,
         };
         report.add(section);

@@ -1,8 +1,8 @@
-//! How many purchases per second the real binaries accept and refuse over HTTP, with more buyers than units.
+//! How many purchases per second the system accepts and refuses over HTTP, with more buyers than units, on each host.
 //!
-//! First everything is sold, then the remaining buyers are refused, so that the two rates are measured separately.
-//! Every request goes through the gateway and the process of the function, while other functions create the orders.
-//! The measurement fails if more or less than the stock is sold.
+//! First everything is sold, then the remaining buyers are refused again and again, so that the two rates are measured
+//! separately. Every request goes through the gateway, which verifies its token, while other functions create the
+//! orders. The measurement fails if more or less than the stock is sold.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use figures::{Latency, float, number};
 use futures::stream::{self, StreamExt as _};
 use local_cloud::clock::Clock;
-use seckill_local::{Options as CloudOptions, SeckillLocal};
+use seckill_local::{HostKind, Options as CloudOptions, SeckillLocal};
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::http::{Api, User, sale_form};
 
 use crate::buyers::{Buyers, PurchaseResults};
+use crate::cpu::{Cpu, each_ms};
 use crate::order_audit::{check, order_times, wait_for_orders};
 use crate::report::Section;
 use crate::{Options, Problem};
@@ -47,10 +48,13 @@ struct Sold {
     persisted: Duration,
     /// From the 202 to the order with its deadline.
     lag: Latency,
+    /// Until the last order was there.
+    cpu: Cpu,
 }
 
-pub(crate) async fn measure(options: &Options) -> Result<Section, Problem> {
-    with_time_limit(options, purchases(options)).await
+/// Purchases on one host.
+pub(crate) async fn measure(options: &Options, host: HostKind) -> Result<Section, Problem> {
+    with_time_limit(options, purchases(options, host)).await
 }
 
 /// The same purchases in sales of very different size.
@@ -74,14 +78,15 @@ async fn with_time_limit(
     }
 }
 
-async fn purchases(options: &Options) -> Result<Section, Problem> {
-    let setup = Setup::open(options).await?;
+async fn purchases(options: &Options, host: HostKind) -> Result<Section, Problem> {
+    let setup = Setup::open(options, host).await?;
     let duplicates = setup.warm_up().await?;
     let buyers = setup.buyers("buyer", 0..options.buyers).await;
     let to_sell = options.units.min(options.buyers);
     let (first, rest) = buyers.split_at(usize::try_from(to_sell)?);
-    let sold = setup.sell(first.to_vec(), options.units).await?;
-    let refusing = Buyers::new(rest.to_vec(), &sold.sale).purchase_all(&setup.cloud, setup.clients).await?;
+    let sold = setup.sell(first, options.units).await?;
+    let lasting = Duration::from_secs(options.seconds);
+    let refusing = Buyers::lasting(rest, &sold.sale, lasting).purchase_all(&setup.cloud, setup.clients).await?;
     if !refusing.orders.is_empty() || refusing.duplicates > 0 {
         let (more, duplicates) = (refusing.orders.len(), refusing.duplicates);
         return Err(format!(
@@ -90,19 +95,26 @@ async fn purchases(options: &Options) -> Result<Section, Problem> {
         .into());
     }
     let mut section = Section::new(format!(
-        "Purchases from the real binaries over HTTP: {} buyers, {} units, {} at a time",
-        options.buyers, options.units, options.clients
+        "Purchases over HTTP, functions {}: {} buyers, {} units, {} at a time",
+        where_run(host),
+        options.buyers,
+        options.units,
+        options.clients
     ));
     section.add("orders, each of a different buyer", float(u64::try_from(sold.seen.orders.len())?), "orders");
     for (name, figure) in [("units left", "free"), ("drift", "drift")] {
         section.add(name, sold.audit.get(figure).and_then(Value::as_f64).unwrap_or(f64::NAN), "units");
     }
     section.add("second purchases, all refused as duplicates", float(duplicates), "purchases");
-    add_sale_figures(&mut section, &sold, to_sell);
+    add_sale_figures(&mut section, &sold, to_sell, host);
     let answers = refusing.refused_in.count();
     if answers > 0 {
         section.add("refused when everything is sold", float(answers) / refusing.took.as_secs_f64(), "/s");
-        section.add("… CPU time of the function per refusal", refusing.cpu_ms(answers), "ms");
+        section.add("… CPU time per refusal, everything but the load", each_ms(refusing.cpu.system, answers), "ms");
+        section.add("… CPU time of the load per refusal", each_ms(refusing.cpu.load, answers), "ms");
+        if host == HostKind::Processes {
+            section.add("… CPU time of the function per refusal", each_ms(refusing.cpu.function, answers), "ms");
+        }
         section.add("request → SOLD_OUT, p50", refusing.refused_in.percentile_ms(50.0), "ms");
         section.add("request → SOLD_OUT, p99", refusing.refused_in.percentile_ms(99.0), "ms");
     }
@@ -112,14 +124,19 @@ async fn purchases(options: &Options) -> Result<Section, Problem> {
 }
 
 /// The figures of a sale that was sold.
-fn add_sale_figures(section: &mut Section, sold: &Sold, to_sell: u32) {
+fn add_sale_figures(section: &mut Section, sold: &Sold, to_sell: u32, host: HostKind) {
+    let sold_count = u64::from(to_sell);
     section.add("accepted", f64::from(to_sell) / sold.seen.took.as_secs_f64(), "/s");
     section.add(
         "orders persisted, from the first request to the last order",
         f64::from(to_sell) / sold.persisted.as_secs_f64(),
         "/s",
     );
-    section.add("… CPU time of the function per purchase", sold.seen.cpu_ms(u64::from(to_sell)), "ms");
+    section.add("… CPU time per order, everything but the load", each_ms(sold.cpu.system, sold_count), "ms");
+    section.add("… CPU time of the load per order", each_ms(sold.cpu.load, sold_count), "ms");
+    if host == HostKind::Processes {
+        section.add("… CPU time of the function per purchase", each_ms(sold.cpu.function, sold_count), "ms");
+    }
     section.add("request → 202, p50", sold.seen.accepted_in.percentile_ms(50.0), "ms");
     section.add("request → 202, p99", sold.seen.accepted_in.percentile_ms(99.0), "ms");
     section.add("202 → order with its deadline, p50", sold.lag.percentile_ms(50.0), "ms");
@@ -131,15 +148,16 @@ async fn scaling(options: &Options) -> Result<Section, Problem> {
         "{SCALING_PURCHASES} purchases in sales of different size, {} at a time",
         options.clients
     ));
-    let setup = Setup::open(options).await?;
+    let setup = Setup::open(options, HostKind::InProcess).await?;
     setup.warm_up().await?;
     for units in SCALING_UNITS {
         let of = number(f64::from(units));
         let buyers = setup.buyers(&format!("of-{units}"), 0..SCALING_PURCHASES).await;
-        let sold = setup.sell(buyers, units).await?;
+        let sold = setup.sell(&buyers, units).await?;
         let name = |what: &str| format!("{what}, of {of} units");
         section.add(name("orders persisted"), f64::from(SCALING_PURCHASES) / sold.persisted.as_secs_f64(), "/s");
-        section.add(name("… CPU time per purchase"), sold.seen.cpu_ms(u64::from(SCALING_PURCHASES)), "ms");
+        let cpu_ms = each_ms(sold.cpu.system, u64::from(SCALING_PURCHASES));
+        section.add(name("… CPU time per order, everything but the load"), cpu_ms, "ms");
         section.add(name("request → 202, p99"), sold.seen.accepted_in.percentile_ms(99.0), "ms");
     }
     setup.cloud.stop().await;
@@ -147,9 +165,9 @@ async fn scaling(options: &Options) -> Result<Section, Problem> {
 }
 
 impl Setup {
-    async fn open(options: &Options) -> Result<Self, Problem> {
+    async fn open(options: &Options, host: HostKind) -> Result<Self, Problem> {
         let directory = tempfile::tempdir()?;
-        let cloud = SeckillLocal::start(&cloud_options(options, directory.path())?).await?;
+        let cloud = SeckillLocal::start(&cloud_options(options, host, directory.path())?).await?;
         let operator = Api::new(cloud.base_url()).user("operator", "seckill/admin").await;
         Ok(Self { cloud, operator, clients: options.clients, _directory: directory })
     }
@@ -172,8 +190,8 @@ impl Setup {
     async fn warm_up(&self) -> Result<u64, Problem> {
         let sale = self.open_sale(2 * WARM_UP).await?;
         let buyers = self.buyers("first", 0..WARM_UP).await;
-        let once = Buyers::new(buyers.clone(), &sale).purchase_all(&self.cloud, self.clients).await?;
-        let again = Buyers::new(buyers, &sale).purchase_all(&self.cloud, self.clients).await?;
+        let once = Buyers::new(&buyers, &sale).purchase_all(&self.cloud, self.clients).await?;
+        let again = Buyers::new(&buyers, &sale).purchase_all(&self.cloud, self.clients).await?;
         if (once.orders.len(), again.duplicates) != (usize::try_from(WARM_UP)?, u64::from(WARM_UP)) {
             return Err(format!(
                 "{WARM_UP} buyers bought twice: {} were accepted, then {} refused as duplicates and {} accepted",
@@ -188,13 +206,16 @@ impl Setup {
     }
 
     /// Sells to these buyers, and waits for their orders.
-    async fn sell(&self, buyers: Vec<User>, units: u32) -> Result<Sold, Problem> {
+    async fn sell(&self, buyers: &[User], units: u32) -> Result<Sold, Problem> {
         let to_sell = u32::try_from(buyers.len())?;
         let sale = self.open_sale(units).await?;
-        let (began, began_ms) = (Instant::now(), Clock::wall().now_ms());
+        let (began, began_ms, cpu) = (Instant::now(), Clock::wall().now_ms(), Cpu::now());
         let seen = Buyers::new(buyers, &sale).purchase_all(&self.cloud, self.clients).await?;
         let audit = wait_for_orders(&self.cloud, &self.operator, &sale, to_sell).await?;
         let waited = began.elapsed();
+        // The load's threads have ended by now: their time is known from when they did.
+        let all = Cpu::now().since(&cpu);
+        let cpu = Cpu { system: (all.system).saturating_sub(seen.cpu.load), load: seen.cpu.load, ..all };
         check(&seen.orders, &audit, units, to_sell)?;
         let made_ms = order_times(&self.cloud).await?;
         let (mut lag, mut last_ms) = (Latency::default(), began_ms);
@@ -204,17 +225,32 @@ impl Setup {
             last_ms = last_ms.max(made_ms);
         }
         let persisted = Duration::from_millis(u64::try_from(last_ms - began_ms)?).min(waited);
-        Ok(Sold { sale, seen, audit, persisted, lag })
+        Ok(Sold { sale, seen, audit, persisted, lag, cpu })
     }
 }
 
-fn cloud_options(options: &Options, directory: &Path) -> Result<CloudOptions, Problem> {
+fn throttle(parameter: &str) -> (String, String) {
+    (parameter.to_owned(), "1000000".to_owned())
+}
+
+fn where_run(host: HostKind) -> &'static str {
+    match host {
+        HostKind::InProcess => "in one process",
+        HostKind::Processes => "in their own processes",
+    }
+}
+
+fn cloud_options(options: &Options, host: HostKind, directory: &Path) -> Result<CloudOptions, Problem> {
     Ok(CloudOptions {
+        host,
+        apps: options.apps,
         template: options.template.clone(),
         port: 0,
         data_dir: directory.join("data"),
         binaries: options.binaries()?,
         no_demo: true,
+        // The gateway's throttle would be measured otherwise.
+        parameters: vec![throttle("SeckillRateLimit"), throttle("SeckillBurstLimit")],
         ..CloudOptions::default()
     })
 }

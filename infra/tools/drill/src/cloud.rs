@@ -153,6 +153,7 @@ fn spawn(template: &Path, binaries: &Path, port: u16, path: &Path) -> Result<Chi
     let child = Command::new(&program)
         .arg("--template")
         .arg(template)
+        .args(["--host", "processes"])
         .arg("--binaries")
         .arg(binaries)
         .arg("--data-dir")

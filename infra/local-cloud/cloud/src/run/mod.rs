@@ -2,6 +2,7 @@
 //! the functions' host, the event sources and the gateway, started in this order and stopped in the other.
 
 mod error;
+mod functions;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,18 +17,20 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
 pub use error::StartError;
+pub use functions::Functions;
 
 use crate::clock::Clock;
 use crate::data::{DataDir, LOGS};
 use crate::endpoint::Endpoint;
 use crate::engine::{Cloud, OpenError};
+use crate::front::Front;
 use crate::gateway::{Connections, Gateway, GatewayConfig, Issuer, LiveReport};
-use crate::host::{AccessKey, Host, HostConfig, HostLimits};
-use crate::iam::{self, Policies};
+use crate::iam::Policies;
 use crate::metrics::Metrics;
 use crate::sources::{RunningSources, Sources, asynchronous};
 use crate::template;
 use crate::template::model::Stack;
+use functions::RunningFunctions;
 
 /// How often expired items and messages are deleted. AWS takes up to days; a minute shows that it happens.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -104,7 +107,7 @@ pub struct LocalCloud {
 pub type LogLines = broadcast::Receiver<Arc<str>>;
 
 /// The host, which `/_local/stack` looks at until it is stopped.
-type SharedHost = Arc<RwLock<Option<Host>>>;
+type SharedHost = Arc<RwLock<Option<RunningFunctions>>>;
 
 impl std::fmt::Debug for LocalCloud {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -115,12 +118,14 @@ impl std::fmt::Debug for LocalCloud {
 impl LocalCloud {
     /// Starts everything. When it returns, the API answers.
     pub async fn start(options: &Options) -> Result<Self, StartError> {
-        Self::start_with(options, Cloud::open).await
+        Self::start_with(options, Functions::Processes, Cloud::open).await
     }
 
-    /// The same, on engines that `open` opens in the data directory: with services outside AWS, for example.
+    /// The same with `functions`, on engines that `open` opens in the data directory: with services outside AWS, for
+    /// example.
     pub async fn start_with(
         options: &Options,
+        functions: Functions,
         open: impl FnOnce(&Path, Clock) -> Result<Cloud, OpenError>,
     ) -> Result<Self, StartError> {
         // The port comes first, because the template may need the address.
@@ -151,30 +156,26 @@ impl LocalCloud {
         let policies = Arc::new(Policies::from_stack(&stack));
         let connections = Connections::default();
         let metrics = Metrics::default();
-        let endpoint = Endpoint::start_with(
-            cloud.clone(),
-            0,
-            Some(policies.authorizer()),
-            Some(connections.clone()),
-            metrics.clone(),
-        )
-        .await
-        .map_err(StartError::Endpoint)?;
+        let front = Front {
+            cloud: cloud.clone(),
+            authorizer: Some(policies.authorizer()),
+            connections: Some(connections.clone()),
+            metrics: metrics.clone(),
+            for_containers: false,
+        };
+        let loopback = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(StartError::Endpoint)?;
+        let endpoint = Endpoint::serve(loopback, front.clone()).map_err(StartError::Endpoint)?;
         let for_containers = match for_containers {
-            Some(listener) => Some(
-                Endpoint::start_for_containers(
-                    listener,
-                    cloud.clone(),
-                    policies.authorizer(),
-                    connections.clone(),
-                    metrics.clone(),
-                )
-                .map_err(StartError::Endpoint)?,
-            ),
+            Some(listener) => {
+                let front = Front { for_containers: true, ..front.clone() };
+                Some(Endpoint::serve(listener, front).map_err(StartError::Endpoint)?)
+            }
             None => None,
         };
         let logs_dir = data.path().join(LOGS);
-        let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
+        let place =
+            functions::Place { options, stack: &stack, endpoint_url: endpoint.url(), front, logs_dir: &logs_dir };
+        let host = RunningFunctions::start(functions, place)?;
         for lines in stack.functions.iter().filter_map(|function| host.logs(&function.name)) {
             tokio::spawn(measure(lines, metrics.clone()));
         }
@@ -187,11 +188,13 @@ impl LocalCloud {
             })
         };
         let sources = Sources::open(&cloud, &stack, &invoker, may).await?.start();
+        let requests = host.requests();
         let host: SharedHost = Arc::new(RwLock::new(Some(host)));
         let gateway = Gateway::start(GatewayConfig {
             listener,
             stack: Arc::clone(&stack),
             invoker,
+            requests,
             clock,
             connections,
             issuer: Arc::new(Issuer::open(data.path())?),
@@ -303,28 +306,6 @@ fn functions_named(stack: &Stack, name: &str) -> Result<Vec<String>, StartError>
         return Err(StartError::UnknownFunction { name: name.to_owned(), known: known.join(", ") });
     }
     Ok(found)
-}
-
-fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: &Path, clock: &Clock) -> HostConfig {
-    let defaults = HostLimits::default();
-    let key = |function: &template::model::Function| {
-        let key = AccessKey {
-            id: iam::access_key_id(&function.name),
-            // Signatures are not verified, but the SDK needs a secret to sign with.
-            secret: "local".to_owned(),
-            session_token: "local".to_owned(),
-        };
-        (function.name.clone(), key)
-    };
-    HostConfig {
-        functions: stack.functions.clone(),
-        binaries_dir: options.binaries.clone(),
-        endpoint_url: endpoint.url(),
-        access_keys: stack.functions.iter().map(key).collect(),
-        logs_dir: logs_dir.to_owned(),
-        limits: HostLimits { environments: options.max_environments.unwrap_or(defaults.environments), ..defaults },
-        clock: clock.clone(),
-    }
 }
 
 /// The depth of every queue, accepted events that have not been dealt with, and each function's counters.

@@ -48,6 +48,7 @@ async fn start_on(
     let config = GatewayConfig {
         listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
         stack: Arc::new(stack),
+        requests: None,
         invoker,
         clock: clock.clone(),
         connections: Connections::default(),

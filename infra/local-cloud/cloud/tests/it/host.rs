@@ -1,5 +1,7 @@
-//! The host with real processes. This test binary is its own bootstrap: a script in a temporary directory starts it
-//! again with [`bootstrap`] as the only test to run, and an environment variable says how to behave.
+//! The host with real processes: what only they have. `both_hosts.rs` has the rest.
+//!
+//! This test binary is its own bootstrap: a script in a temporary directory starts it again with [`bootstrap`] as the
+//! only test to run, and an environment variable says how to behave.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use local_cloud::clock::Clock;
-use local_cloud::host::{AccessKey, Counters, Host, HostConfig, HostError, HostLimits};
+use local_cloud::host::{AccessKey, Host, HostConfig, HostError, HostLimits};
 use local_cloud::invoke::{FunctionError, Outcome};
 use local_cloud::template::model::{AsyncConfig, Function};
 use serde_json::{Value, json};
@@ -30,17 +32,24 @@ fn bootstrap() {
     std::process::exit(i32::from(done.is_err()));
 }
 
-async fn handle(behaviour: &str, event: LambdaEvent<Value>) -> Result<Value, Error> {
+/// What a function does on either host.
+pub(crate) async fn behave(behaviour: &str, event: Value) -> Result<Value, Error> {
     match behaviour {
         "panics" => panic!("the shelf is empty"),
         "fails" => Err("no such order".into()),
         "hangs" => std::future::pending().await,
-        "exits" => std::process::exit(3),
         "slow" => {
-            tokio::time::sleep(Duration::from_millis(event.payload["ms"].as_u64().unwrap())).await;
+            tokio::time::sleep(Duration::from_millis(event["ms"].as_u64().unwrap())).await;
             Ok(json!({ "process": std::process::id() }))
         }
         "large" => Ok(json!("x".repeat(7_000_000))),
+        _ => Ok(event),
+    }
+}
+
+async fn handle(behaviour: &str, event: LambdaEvent<Value>) -> Result<Value, Error> {
+    match behaviour {
+        "exits" => std::process::exit(3),
         "environment" => {
             let variables: serde_json::Map<_, _> = std::env::vars().map(|(name, value)| (name, json!(value))).collect();
             let context = event.context;
@@ -54,12 +63,12 @@ async fn handle(behaviour: &str, event: LambdaEvent<Value>) -> Result<Value, Err
         }
         _ => {
             println!("echoing");
-            Ok(event.payload)
+            behave(behaviour, event.payload).await
         }
     }
 }
 
-fn function(name: &str, behaviour: &str) -> Function {
+pub(crate) fn function(name: &str, behaviour: &str) -> Function {
     Function {
         logical_id: name.into(),
         name: name.into(),
@@ -86,7 +95,7 @@ struct Fixture {
     directory: TempDir,
 }
 
-fn config(directory: &Path, functions: Vec<Function>) -> HostConfig {
+pub(crate) fn config(directory: &Path, functions: Vec<Function>) -> HostConfig {
     let script = directory.join("test-bootstrap");
     let this = std::env::current_exe().unwrap();
     let text = format!("#!/bin/sh\nexec '{}' --exact host::bootstrap --nocapture\n", this.display());
@@ -157,55 +166,6 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn an_event_is_echoed_by_one_environment_and_logged_as_lambda_does() {
-    let fixture = start(vec![function("echo", "echo")]);
-    let mut live = fixture.host.logs("echo").unwrap();
-    for number in 0..3 {
-        assert_eq!(fixture.answer("echo", json!({ "number": number })).await, json!({ "number": number }));
-    }
-    let counters = fixture.host.counters();
-    let expected = Counters { invocations: 3, errors: 0, cold_starts: 1, throttles: 0, environments: 1 };
-    assert_eq!(counters, expected);
-    let log = fixture.logged("echo", "echoing").await;
-    let reports: Vec<_> = log.lines().filter(|line| line.starts_with("REPORT RequestId: ")).collect();
-    assert_eq!(reports.len(), 3);
-    assert!(reports[0].contains("\tMemory Size: 256 MB\tInit Duration: "), "{}", reports[0]);
-    assert!(!reports[1].contains("Init Duration"), "{}", reports[1]);
-    assert_eq!(log.matches("START RequestId: ").count(), 3);
-    assert_eq!(log.matches("END RequestId: ").count(), 3);
-    assert!(live.try_recv().is_ok());
-    fixture.host.stop().await;
-}
-
-#[tokio::test]
-async fn a_panic_and_an_error_are_reported_and_the_environment_lives() {
-    let fixture = start(vec![function("panics", "panics"), function("fails", "fails")]);
-    for _ in 0..2 {
-        assert_eq!(fixture.error("panics").await.message, "Lambda panicked: the shelf is empty");
-        assert_eq!(fixture.error("fails").await.message, "no such order");
-    }
-    assert_eq!(fixture.host.counters().cold_starts, 2);
-    assert_eq!(fixture.host.counters_of("panics").errors, 2);
-    fixture.logged("panics", "Status: error").await;
-}
-
-#[tokio::test]
-async fn a_hanging_function_is_killed_at_its_timeout_and_the_others_go_on() {
-    let mut hangs = function("hangs", "hangs");
-    hangs.timeout = Duration::from_millis(300);
-    let fixture = start(vec![hangs, function("echo", "echo")]);
-    let (error, echo) = tokio::join!(fixture.error("hangs"), fixture.answer("echo", json!(1)));
-    assert_eq!(echo, json!(1));
-    assert_eq!(error.error_type, "Sandbox.Timedout");
-    let log = fixture.logged("hangs", "Status: timeout").await;
-    let request = log.split("START RequestId: ").nth(1).unwrap().split(' ').next().unwrap();
-    assert_eq!(error.message, format!("RequestId: {request} Error: Task timed out after 0.30 seconds"));
-    // The next one needs a new process.
-    assert_eq!(fixture.error("hangs").await.error_type, "Sandbox.Timedout");
-    assert_eq!(fixture.host.counters_of("hangs").cold_starts, 2);
-}
-
-#[tokio::test]
 async fn an_exit_while_invoked_is_an_exit_error_and_the_next_event_gets_a_new_process() {
     let fixture = start(vec![function("exits", "exits")]);
     for _ in 0..2 {
@@ -247,39 +207,6 @@ async fn a_process_killed_from_outside_is_reported() {
 }
 
 #[tokio::test]
-async fn no_more_environments_than_the_limit_and_no_more_waiting_than_the_queue_holds() {
-    let mut slow = function("slow", "slow");
-    slow.reserved_concurrency = Some(2);
-    let fixture = start_with(vec![slow], |config| config.limits.queue_length = 2);
-    let events = futures::future::join_all((0..6).map(|_| fixture.invoke("slow", json!({ "ms": 200 }))));
-    let outcomes = events.await;
-    let throttled = outcomes.iter().filter(|outcome| **outcome == Outcome::Throttled).count();
-    // While the two processes start, all six are in the queue, which holds two.
-    assert_eq!(throttled, 4);
-    assert_eq!(fixture.host.counters().environments, 2);
-    assert_eq!(fixture.host.counters().throttles, 4);
-}
-
-#[tokio::test]
-async fn an_event_that_waits_too_long_for_a_busy_environment_is_throttled() {
-    let mut slow = function("slow", "slow");
-    slow.reserved_concurrency = Some(1);
-    let fixture = start_with(vec![slow], |config| config.limits.queue_wait = Duration::from_secs(2));
-    // A start that took longer than the wait would be throttled too: ask until it is up.
-    while !matches!(fixture.invoke("slow", json!({ "ms": 0 })).await, Outcome::Answered(_)) {}
-    let before = fixture.host.counters().throttles;
-    let long = fixture.invoke("slow", json!({ "ms": 3000 }));
-    let late = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        fixture.invoke("slow", json!({ "ms": 0 })).await
-    };
-    let (long, late) = tokio::join!(long, late);
-    assert!(matches!(long, Outcome::Answered(_)));
-    assert_eq!(late, Outcome::Throttled);
-    assert_eq!(fixture.host.counters().throttles, before + 1);
-}
-
-#[tokio::test]
 async fn the_environment_is_lambdas_and_nothing_else() {
     let fixture = start(vec![function("environment", "environment")]);
     let answer = fixture.answer("environment", json!({})).await;
@@ -305,18 +232,6 @@ async fn the_environment_is_lambdas_and_nothing_else() {
     assert_eq!(variables["_X_AMZN_TRACE_ID"], answer["trace"]);
     let left_ms = answer["deadline"].as_i64().unwrap() - Clock::wall().now_ms();
     assert!((10_000..=20_000).contains(&left_ms), "{left_ms}");
-}
-
-#[tokio::test]
-async fn an_answer_over_six_megabytes_fails() {
-    let fixture = start(vec![function("large", "large")]);
-    assert_eq!(fixture.error("large").await.error_type, "Function.ResponseSizeTooLarge");
-}
-
-#[tokio::test]
-async fn an_unknown_function_is_said_to_be_unknown() {
-    let fixture = start(Vec::new());
-    assert_eq!(fixture.error("nobody").await.error_type, "ResourceNotFoundException");
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod asynchronous;
 #[cfg(test)]
+mod both_hosts;
+#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod durability;

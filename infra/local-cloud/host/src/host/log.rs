@@ -13,8 +13,8 @@ const LIVE_LINES: usize = 4096;
 /// A longer line is cut into several: CloudWatch's own limit for one event.
 const LONGEST_LINE_BYTES: usize = 256 * 1024;
 
-/// A function's log, buffered. When the file is full it becomes `FUNCTION.log.1`, replacing the one before, and a new one
-/// begins.
+/// A function's log, buffered. When the file is full it becomes `FUNCTION.log.1`, replacing the previous one, and a new
+/// one begins.
 #[derive(Debug)]
 pub(crate) struct FunctionLog {
     file: Mutex<RotatingFile>,

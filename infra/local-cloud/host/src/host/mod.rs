@@ -306,14 +306,7 @@ fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, Strin
         ("_HANDLER", "bootstrap".into()),
         ("TZ", ":UTC".into()),
     ];
-    let mut variables = variables_of(function);
-    // Where the template says that one service is, with that service's own path, it is here too.
-    for (name, value) in &mut variables {
-        if name.starts_with("AWS_ENDPOINT_URL_") {
-            let path = value.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
-            *value = format!("{}/{path}", config.endpoint_url).trim_end_matches('/').to_owned();
-        }
-    }
+    let mut variables = variables_of(function, &config.endpoint_url);
     variables.extend(of_processes.map(|(name, value)| (name.to_owned(), value)));
     if let Ok(path) = std::env::var("PATH") {
         variables.insert("PATH".into(), path);
@@ -322,7 +315,7 @@ fn variables(function: &Function, config: &HostConfig) -> BTreeMap<String, Strin
 }
 
 /// The variables that a function has wherever it runs: its own, and what Lambda says about it.
-pub(crate) fn variables_of(function: &Function) -> BTreeMap<String, String> {
+pub(crate) fn variables_of(function: &Function, endpoint_url: &str) -> BTreeMap<String, String> {
     let reserved = [
         ("AWS_LAMBDA_FUNCTION_NAME", function.name.clone()),
         ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".into()),
@@ -334,6 +327,13 @@ pub(crate) fn variables_of(function: &Function) -> BTreeMap<String, String> {
         ("AWS_DEFAULT_REGION", REGION.into()),
     ];
     let mut variables = function.environment.clone();
+    // Where the template says that one service is, with that service's own path, it is here too.
+    for (name, value) in &mut variables {
+        if name.starts_with("AWS_ENDPOINT_URL_") {
+            let path = value.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+            *value = format!("{endpoint_url}/{path}").trim_end_matches('/').to_owned();
+        }
+    }
     variables.extend(reserved.map(|(name, value)| (name.to_owned(), value)));
     variables
 }

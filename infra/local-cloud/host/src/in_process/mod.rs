@@ -10,7 +10,7 @@ mod logs;
 mod registry;
 mod running;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,6 @@ use lambda_http::{Body, Request, Response};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use crate::clock::Clock;
 use crate::host::{Counters, FLUSH_EVERY, HostError, HostLimits, unknown_function, wait_until};
 use crate::invoke::{Invoker, Outcome, Requests};
 use crate::template::model::Function;
@@ -35,8 +34,8 @@ use running::Running;
 /// Concurrent invocations of a function without a smaller limit of its own: Lambda's default for a whole account.
 const CONCURRENCY: u32 = 1000;
 
-/// The SDK configuration of a function, by its name.
-pub type SdkConfigOf = Arc<dyn Fn(&str) -> SdkConfig + Send + Sync>;
+/// The SDK configuration of a function, from its name and its environment variables.
+pub type SdkConfigOf = Arc<dyn Fn(&str, &Arc<BTreeMap<String, String>>) -> SdkConfig + Send + Sync>;
 
 /// What to run, and how.
 #[derive(Clone)]
@@ -46,11 +45,12 @@ pub struct InProcessConfig {
     /// How each is started, by its binary's name.
     pub registry: Registry,
     pub sdk_config: SdkConfigOf,
+    /// Where the engines are, for what a function sends over a socket.
+    pub endpoint_url: String,
     /// Where the logs go; made if it is not there.
     pub logs_dir: PathBuf,
     /// `environments` bounds concurrent invocations here.
     pub limits: HostLimits,
-    pub clock: Clock,
     /// States of one function that take turns: as many as there would be warm environments.
     pub states: usize,
 }

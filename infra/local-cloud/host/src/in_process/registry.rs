@@ -58,15 +58,18 @@ impl Linked {
         F: Future<Output = Result<A, X>> + Send + 'static,
     {
         Self::Events(Arc::new(move |payload| {
-            let failed = |message: String| FunctionError { error_type: "Runtime.Unknown".into(), message };
             let answered = serde_json::from_slice::<E>(&payload).map(&answer);
             Box::pin(async move {
-                let answer = answered.map_err(|error| failed(error.to_string()))?.await;
-                let answer = answer.map_err(|error| failed(error.to_string()))?;
-                serde_json::to_vec(&answer).map(Bytes::from).map_err(|error| failed(error.to_string()))
+                let answer = answered.map_err(failed)?.await.map_err(failed)?;
+                serde_json::to_vec(&answer).map(Bytes::from).map_err(failed)
             })
         }))
     }
+}
+
+/// An error as lambda_runtime reports it: by the name of its type.
+fn failed<X: std::fmt::Display>(error: X) -> FunctionError {
+    FunctionError { error_type: std::any::type_name::<X>().to_owned(), message: error.to_string() }
 }
 
 /// The functions that a program links, by the name of the binary that would be deployed.

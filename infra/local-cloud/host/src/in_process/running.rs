@@ -51,7 +51,7 @@ struct State {
 /// What an invocation is given.
 enum Input {
     Event(Bytes),
-    Request(Request),
+    Request(Box<Request>),
 }
 
 /// What it answers.
@@ -77,7 +77,7 @@ impl Running {
         Ok(Self {
             function: function.clone(),
             start,
-            variables: Arc::new(variables_of(function)),
+            variables: Arc::new(variables_of(function, &config.endpoint_url)),
             sdk_config: Arc::clone(&config.sdk_config),
             log: Arc::new(log),
             counts: Counts::default(),
@@ -145,7 +145,7 @@ impl Running {
     }
 
     pub(super) async fn answer(self: Arc<Self>, request: Request) -> Result<Response<Body>, Outcome> {
-        match self.run(Input::Request(request)).await? {
+        match self.run(Input::Request(Box::new(request))).await? {
             Answer::Response(response) => Ok(response),
             Answer::Json(_) => Err(failed("Runtime.Unknown", "the function takes events, not requests")),
         }
@@ -192,7 +192,7 @@ impl Running {
         let log = Arc::clone(&self.log);
         let setup = Setup {
             variables: Arc::clone(&self.variables),
-            config: (self.sdk_config)(&self.function.name),
+            config: (self.sdk_config)(&self.function.name, &self.variables),
             log: Arc::new(move |line: &str| log.write(line)),
         };
         count(&self.counts.cold_starts);
@@ -273,7 +273,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 async fn called(linked: &Linked, input: Input) -> Result<Answer, FunctionError> {
     let not_readable = |error: String| FunctionError { error_type: "Runtime.Unknown".into(), message: error };
     match (linked, input) {
-        (Linked::Requests(answer), Input::Request(request)) => Ok(Answer::Response(answer(request).await)),
+        (Linked::Requests(answer), Input::Request(request)) => Ok(Answer::Response(answer(*request).await)),
         (Linked::Requests(answer), Input::Event(payload)) => {
             let request =
                 lambda_http::request::from_reader(&*payload).map_err(|error| not_readable(error.to_string()))?;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::REGION;
+use crate::engine::dynamodb::StreamRecord;
 use crate::engine::sqs::{MessageAttribute, Received};
 use crate::invoke::FunctionError;
 
@@ -42,15 +43,21 @@ fn message_attribute(attribute: &MessageAttribute) -> Value {
 }
 
 /// The event of a DynamoDB stream's event source mapping, from records as the stream's own API gives them.
-pub fn stream_event<'a>(stream_arn: &str, records: impl IntoIterator<Item = &'a Value>) -> Value {
-    let with_source = |record: &Value| {
-        let mut record = record.clone();
-        if let Some(fields) = record.as_object_mut() {
-            fields.insert("eventSourceARN".into(), json!(stream_arn));
+pub fn stream_event<'a>(stream_arn: &str, records: impl IntoIterator<Item = &'a StreamRecord>) -> String {
+    let mut event = String::from(r#"{"Records":["#);
+    let source = json!(stream_arn).to_string();
+    for (number, record) in records.into_iter().enumerate() {
+        if number > 0 {
+            event.push(',');
         }
-        record
-    };
-    json!({ "Records": records.into_iter().map(with_source).collect::<Vec<_>>() })
+        // A record is an object with fields, so it ends with a bracket that further fields can stand before.
+        event.push_str(record.text.strip_suffix('}').unwrap_or(&record.text));
+        event.push_str(r#","eventSourceARN":"#);
+        event.push_str(&source);
+        event.push('}');
+    }
+    event.push_str("]}");
+    event
 }
 
 /// What Scheduler sends when a schedule has no input of its own.
@@ -193,6 +200,7 @@ pub(super) fn seconds_text(at_ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::dynamodb::SequenceNumber;
 
     const NOW_MS: i64 = 1_700_000_000_123;
 
@@ -233,9 +241,17 @@ mod tests {
 
     #[test]
     fn stream_records_get_the_streams_arn() {
-        let record = json!({ "eventID": "1", "dynamodb": { "SequenceNumber": "5" } });
-        let event = stream_event("arn:stream", [&record]);
-        assert_eq!(event["Records"][0]["eventSourceARN"], "arn:stream");
-        assert_eq!(event["Records"][0]["dynamodb"]["SequenceNumber"], "5");
+        let record = |id: &str| StreamRecord {
+            sequence_number: SequenceNumber::before_all(),
+            created_s: 0.0,
+            text: json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" } }).to_string(),
+        };
+        let event: Value = serde_json::from_str(&stream_event("arn:\"stream", &[record("1"), record("2")])).unwrap();
+        let expected = |id: &str| {
+            let source = "arn:\"stream";
+            json!({ "eventID": id, "dynamodb": { "SequenceNumber": "5" }, "eventSourceARN": source })
+        };
+        assert_eq!(event, json!({ "Records": [expected("1"), expected("2")] }));
+        assert_eq!(stream_event("arn", &[]), r#"{"Records":[]}"#);
     }
 }

@@ -33,6 +33,11 @@ impl Filter {
         Ok(Self(checked))
     }
 
+    /// Whether every record passes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a record passes.
     pub fn passes(&self, record: &Value) -> bool {
         self.0.is_empty() || self.0.iter().any(|pattern| fields_match(pattern, Some(record)))

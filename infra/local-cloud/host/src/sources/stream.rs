@@ -142,7 +142,7 @@ impl StreamConsumer {
 
     async fn take(&self, records: Vec<StreamRecord>) -> Result<StreamStep, StreamError> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(StreamStep::Idle) };
-        let wanted: Vec<&StreamRecord> = records.iter().filter(|record| self.filter.passes(&record.event)).collect();
+        let wanted: Vec<&StreamRecord> = records.iter().filter(|record| self.passes(record)).collect();
         if wanted.is_empty() {
             self.save(&last.sequence_number).await?;
             return Ok(StreamStep::Advanced(records.len()));
@@ -157,8 +157,8 @@ impl StreamConsumer {
                 };
             }
         }
-        let event = stream_event(&self.stream_arn, wanted.iter().map(|record| &record.event));
-        let outcome = (self.invoker)(self.function.clone(), Bytes::from(event.to_string())).await;
+        let event = stream_event(&self.stream_arn, wanted.iter().copied());
+        let outcome = (self.invoker)(self.function.clone(), Bytes::from(event)).await;
         let failed_at = match outcome {
             Outcome::Answered(answer) if self.source.partial_responses => {
                 lowest_failure(&answer, &wanted).map(|lowest| (lowest, true))
@@ -178,6 +178,10 @@ impl StreamConsumer {
             }
             Some((lowest, counts)) => self.failed(&records, &wanted, &lowest, counts).await,
         }
+    }
+
+    fn passes(&self, record: &StreamRecord) -> bool {
+        self.filter.is_empty() || self.filter.passes(&record.event())
     }
 
     /// The function is done with what comes before `lowest`. The rest is tried again, smaller if it is to be
@@ -326,7 +330,7 @@ fn lowest_failure(answer: &[u8], wanted: &[&StreamRecord]) -> Option<SequenceNum
 fn fit(records: &mut Vec<StreamRecord>) {
     let mut bytes = 0_usize;
     let fitting = records.iter().take_while(|record| {
-        bytes = bytes.saturating_add(record.event.to_string().len());
+        bytes = bytes.saturating_add(record.text.len());
         bytes <= LARGEST_EVENT_BYTES
     });
     // A single record is at most 400 KB of item, twice: it always fits.

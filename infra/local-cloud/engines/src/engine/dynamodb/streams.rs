@@ -41,8 +41,16 @@ pub struct StreamRecord {
     pub sequence_number: SequenceNumber,
     /// When it happened, in seconds since 1970.
     pub created_s: f64,
-    /// The record as it is in a Lambda event, but for `eventSourceARN`, which the event source adds.
-    pub event: Value,
+    /// The record as it is in a Lambda event, in JSON, but for `eventSourceARN`, which the event source adds. It is
+    /// text because most readers only pass it on.
+    pub text: String,
+}
+
+impl StreamRecord {
+    /// The record as a value.
+    pub fn event(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
 }
 
 impl DynamoDb {
@@ -108,7 +116,7 @@ fn convert(mut record: Record) -> StreamRecord {
     StreamRecord {
         sequence_number: SequenceNumber(record.dynamodb.sequence_number.clone()),
         created_s: record.dynamodb.approximate_creation_date_time,
-        event: serde_json::to_value(&record).unwrap_or_default(),
+        text: serde_json::to_string(&record).unwrap_or_default(),
     }
 }
 
