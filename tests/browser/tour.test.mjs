@@ -1,5 +1,5 @@
 // The tour that `make demo` prints, walked through in a browser. It takes the pictures of docs/quickstart.md, so a step
-// that no longer works, and a picture that no step takes, fail here. PICTURES is the folder for them, below the project.
+// that no longer works, and a picture that no step takes, fail here. PICTURES is their folder, below the project.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
