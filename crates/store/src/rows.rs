@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeysAndAttributes, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
+    AttributeValue, KeysAndAttributes, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    Update, WriteRequest,
 };
 use serde::de::DeserializeOwned;
 
@@ -29,8 +30,21 @@ pub(crate) enum Written {
 
 /// The most keys that DynamoDB allows in one read.
 const KEYS_PER_READ: usize = 100;
+/// The most rows that DynamoDB allows in one write.
+const ROWS_PER_WRITE: usize = 25;
 /// DynamoDB may leave keys unread under load: how often they are requested again.
-const REREADS: usize = 8;
+const REREADS: u32 = 8;
+/// DynamoDB may leave rows unwritten under load: how often they are sent again. A stream then delivers its batch again.
+const REWRITES: u32 = 5;
+
+/// Waits before the part of a batch that was left undone is sent again; fails if it was sent often enough.
+async fn before_repeat(operation: &'static str, attempt: u32, most: u32) -> Result<(), StoreError> {
+    if attempt == most {
+        return Err(StoreError::Throttled { operation });
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
+    Ok(())
+}
 
 pub(crate) fn s(text: impl ToString) -> AttributeValue {
     AttributeValue::S(text.to_string())
@@ -280,12 +294,36 @@ impl Store {
                 if left.is_empty() {
                     break;
                 }
-                if attempt == REREADS {
-                    return Err(StoreError::Throttled { operation });
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
+                before_repeat(operation, attempt, REREADS).await?;
             }
         }
         Ok(rows)
+    }
+
+    /// Writes many rows, without a condition: repeating a write must leave the same row.
+    pub(crate) async fn write_many(
+        &self,
+        operation: &'static str,
+        table: &str,
+        writes: Vec<WriteRequest>,
+    ) -> Result<(), StoreError> {
+        for chunk in writes.chunks(ROWS_PER_WRITE) {
+            let mut left = chunk.to_vec();
+            for attempt in 0..=REWRITES {
+                let output = self
+                    .dynamodb
+                    .batch_write_item()
+                    .request_items(table, std::mem::take(&mut left))
+                    .send()
+                    .await
+                    .map_err(|error| StoreError::of(operation, &error))?;
+                left = output.unprocessed_items.and_then(|mut undone| undone.remove(table)).unwrap_or_default();
+                if left.is_empty() {
+                    break;
+                }
+                before_repeat(operation, attempt, REWRITES).await?;
+            }
+        }
+        Ok(())
     }
 }
