@@ -1,7 +1,8 @@
 # A bare `make` prints the targets. `##@` begins a group, `## ` describes a target, `#: ` names its settings.
 .DEFAULT_GOAL := help
-.PHONY: help run demo preflight build-local fmt check test browser fuzz-api engines agree lint-template rie rehearse \
-	dead-letters redrive audit reconcile build deploy destroy publish-web bootstraps \
+.PHONY: help run demo preflight build-local fmt check test browser fuzz-api engines agree lint-template \
+	invoke invoke-all invoke-binaries rehearse \
+	dead-letters redrive audit reconcile build verify-artifact deploy destroy publish-web bootstraps \
 	plan load bench bench-compare cold-start instructions prove sim planted-bugs drill
 
 help: ## Print the targets
@@ -73,9 +74,18 @@ bootstraps:
 	@echo "Building the bootstraps (the first time takes many minutes: each is linked as a whole)..."
 	@cargo build --release $(foreach name,$(FUNCTIONS) minimal,--bin $(name))
 
-rie: build-local bootstraps ## Run every bootstrap under AWS's Runtime Interface Emulator, on tests/events
-	@venv=$$(infra/tools/scripts/venv.sh sam) && \
-		"$$venv/bin/python" infra/tools/scripts/rie.py $(BOOTSTRAPS) target/debug/seckill-local
+# The functions as Lambda starts them, and the local cloud that they call.
+invoke-binaries: preflight
+	@cargo build --quiet --workspace $(foreach name,$(FUNCTIONS) seckill-local,--bin $(name)) || $(PREFLIGHT) explain
+
+INVOKE = venv=$$(infra/tools/scripts/venv.sh sam) && "$$venv/bin/python" infra/tools/scripts/invoke.py
+invoke: invoke-binaries ## Run a function on an event with sam local invoke; without Docker, with its emulator
+#: FUNCTION=seckill EVENT=tests/events/seckill.json, EVENT=- reads the standard input, WITH=emulator
+	@$(INVOKE) one '$(FUNCTION)' '$(EVENT)'
+
+invoke-all: invoke-binaries ## Run every event of tests/events, and check the answers
+#: WITH=emulator BINARIES=target/release, after make bootstraps
+	@$(INVOKE) all
 
 rehearse: build-local bootstraps ## Deploy template.yaml to an emulator of AWS, and run a sale there
 	@venv=$$(infra/tools/scripts/venv.sh sam) && ministack=$$(infra/tools/scripts/venv.sh ministack) && \
@@ -109,8 +119,13 @@ build: ## Build the functions for Lambda
 #: ARCH=arm64 or x86_64
 	@infra/stage.sh build
 
-deploy: ## Build and deploy a stage; the first time SAM asks for its parameters
-#: STAGE=dev
+verify-artifact: invoke-binaries ## Check and execute what make build made, on the events of tests/events
+#: ARCH=arm64 or x86_64
+	@venv=$$(infra/tools/scripts/venv.sh sam) && \
+		"$$venv/bin/python" infra/tools/scripts/verify_artifact.py $(or $(ARCH),arm64)
+
+deploy: ## Build, verify and deploy a stage; the first time SAM asks for its parameters
+#: STAGE=dev, VERIFY=no deploys without executing the functions first
 	@infra/stage.sh deploy
 
 publish-web: ## Publish the pages to a stage (needs the AWS CLI)

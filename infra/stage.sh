@@ -30,6 +30,11 @@ case ${1:-} in
         needs_stage
         arch=$(parameter Architecture)
         build "${arch:-arm64}"
+        if [ "${VERIFY:-yes}" = no ]; then
+            say "Not executed before the deployment: the functions (VERIFY=no)."
+        else
+            make --no-print-directory verify-artifact ARCH="${arch:-arm64}"
+        fi
         issuer=$(parameter JwtIssuer)
         if [ -n "$issuer" ] && [ "$issuer" != "$(placeholder)" ]; then
             "$venv/bin/sam" deploy --config-file "$file" --no-fail-on-empty-changeset

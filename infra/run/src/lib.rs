@@ -49,6 +49,7 @@ impl SeckillLocal {
             max_environments: options.max_environments,
             logs: options.logs.clone(),
             web: web_directory(&options.template),
+            also_listen: options.also_listen,
         };
         let open = |dir: &Path, clock| CloudWithSandbox::open(dir, clock).map(Cloud::from);
         let cloud = LocalCloud::start_with(&general, open).await?;

@@ -1,5 +1,6 @@
 //! What `seckill-local` can be told.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -33,6 +34,9 @@ pub struct Options {
     /// At most so many environments (processes) of one function at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub max_environments: Option<u32>,
+    /// Serve the engines on another address of this machine as well, so that functions in containers reach them
+    #[arg(long, value_name = "ADDRESS")]
+    pub also_listen: Option<IpAddr>,
     /// Make no demo sale on the first run
     #[arg(long)]
     pub no_demo: bool,
@@ -50,6 +54,7 @@ impl Default for Options {
             binaries: PathBuf::from("target/debug"),
             parameters: Vec::new(),
             max_environments: None,
+            also_listen: None,
             no_demo: false,
         }
     }
@@ -83,6 +88,8 @@ mod tests {
             "/d",
             "--max-environments",
             "3",
+            "--also-listen",
+            "172.17.0.1",
             "--no-demo",
         ];
         let options = Options::try_parse_from(line).unwrap();
@@ -93,6 +100,7 @@ mod tests {
             parameters: vec![("A".to_owned(), "b=c".to_owned())],
             data_dir: PathBuf::from("/d"),
             max_environments: Some(3),
+            also_listen: Some(IpAddr::from([172, 17, 0, 1])),
             no_demo: true,
             ..Options::default()
         };

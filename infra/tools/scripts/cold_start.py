@@ -6,10 +6,8 @@ and the system's root certificates are read. Times depend on the machine. CPU ti
 process, by the kernel's clock.
 """
 
-import http.server
 import json
 import pathlib
-import queue
 import shutil
 import socket
 import ssl
@@ -21,6 +19,7 @@ import threading
 import time
 
 from local_cloud import ROOT_ACCESS_KEY_ID, LocalCloud, wait_until
+from runners import RuntimeApi
 
 CERTIFICATES = pathlib.Path("crates/providers/src/tests/certificates")
 SYSTEM_ROOTS = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
@@ -29,67 +28,6 @@ WARM = 300
 STOCK = 40_000
 # The highest allowed cost of seckill, relative to the minimal function.
 MOST = 1.3
-
-
-class Runtime(http.server.ThreadingHTTPServer):
-    """A Runtime API that hands out events and records when it is polled."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.events: queue.Queue = queue.Queue()
-        self.polled: queue.Queue = queue.Queue()
-        self.answers: queue.Queue = queue.Queue()
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        self.server.polled.put(time.monotonic())
-        body = self.server.events.get()
-        if body is None:
-            return
-        self.reply(
-            200,
-            body,
-            {
-                "Lambda-Runtime-Aws-Request-Id": "1",
-                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + 30) * 1000)),
-                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:us-east-1:000000000000:function:f",
-                "Lambda-Runtime-Trace-Id": "Root=1-2-3",
-            },
-        )
-
-    def do_POST(self) -> None:
-        body = (
-            self.rfile.read(int(self.headers.get("content-length") or 0))
-            if "content-length" in self.headers
-            else self.chunks()
-        )
-        self.reply(202, b"", {})
-        self.server.answers.put((self.path, body))
-
-    def chunks(self) -> bytes:
-        body = b""
-        while length := int(self.rfile.readline().strip() or b"0", 16):
-            body += self.rfile.read(length)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
-
-    def reply(self, status: int, body: bytes, headers: dict) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Type": "application/json", "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_) -> None:
-        pass
 
 
 def tls_before(address: tuple[str, int]) -> int:
@@ -127,7 +65,7 @@ class Process:
     """A newly started bootstrap."""
 
     def __init__(self, program: pathlib.Path, environment: dict) -> None:
-        self.runtime = Runtime()
+        self.runtime = RuntimeApi()
         environment = {**environment, "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self.runtime.server_port}"}
         began = time.monotonic()
         self.process = subprocess.Popen(

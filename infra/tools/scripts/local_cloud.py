@@ -1,4 +1,4 @@
-"""Starts the local cloud for another script, with its own port and data."""
+"""Starts the local cloud for another script, with its own port and data, or finds one that runs."""
 
 import json
 import pathlib
@@ -14,27 +14,46 @@ ROOT_ACCESS_KEY_ID = "AKIALOCALROOT0000000"
 
 
 class LocalCloud:
-    def __init__(self, program: str, binaries: pathlib.Path, work: pathlib.Path, issuer: bool = False) -> None:
-        """With `issuer`, others verify its tokens, so its tokens name its own address."""
+    def __init__(
+        self,
+        program: str,
+        binaries: pathlib.Path,
+        work: pathlib.Path,
+        issuer: bool = False,
+        data: pathlib.Path | None = None,
+        also_listen: str | None = None,
+    ) -> None:
+        """With `issuer`, others verify its tokens, so its tokens name its own address. With `data`, which is kept,
+        there is a demo sale. Containers reach the engines at the address `also_listen`."""
         self.port = free_port()
         self.issuer = f"http://127.0.0.1:{self.port}"
-        self.log = open(work / "local.log", "wb")
-        arguments = [
-            program,
-            "--port",
-            str(self.port),
-            "--data-dir",
-            str(work / "data"),
-            "--binaries",
-            str(binaries),
-            "--no-demo",
-        ]
+        log = work / "local.log"
+        arguments = [program, "--port", str(self.port), "--binaries", str(binaries)]
+        arguments += ["--data-dir", str(data)] if data else ["--data-dir", str(work / "data"), "--no-demo"]
         if issuer:
             arguments += ["--parameter", f"JwtIssuer={self.issuer}"]
-        self.process = subprocess.Popen(arguments, stdout=self.log, stderr=subprocess.STDOUT)
-        wait_for(self.port, self.process, work / "local.log")
+        if also_listen:
+            arguments += ["--also-listen", also_listen]
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT)
+        wait_for(self.port, self.process, log)
+        self.look()
+
+    @classmethod
+    def running(cls, port: int) -> "LocalCloud | None":
+        """The local cloud at this port, if there is one. It is not stopped."""
+        cloud = cls.__new__(cls)
+        cloud.port, cloud.process = port, None
+        try:
+            cloud.look()
+        except (OSError, ValueError, KeyError):
+            return None
+        return cloud
+
+    def look(self) -> None:
         self.stack = self.ask("/_local/stack")
         self.endpoint = self.stack["live"]["endpoint"]
+        self.container_endpoint = self.stack["live"].get("containerEndpoint")
 
     def function(self, binary: str) -> dict:
         return next(function for function in self.stack["functions"] if function["binary"] == binary)
@@ -63,9 +82,9 @@ class LocalCloud:
         return sale
 
     def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=20)
-        self.log.close()
+        if self.process:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(timeout=20)
 
 
 def sale_form(name: str, stock: int, window_s: int) -> dict:

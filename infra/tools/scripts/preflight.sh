@@ -8,8 +8,9 @@
 set -u
 cd "$(dirname "$0")/../../.."
 
-# Megabytes that the first `make run` or `make test` writes, and that a later build may write.
-FIRST_BUILD_MB=8000
+# Megabytes that the first `make run` writes, that the first `make test` writes, and that a later build may write.
+FIRST_BUILD_MB=4000
+FIRST_TEST_MB=7000
 LATER_BUILD_MB=500
 
 stop() {
@@ -59,7 +60,10 @@ check_compiler() {
 
 check_disk() {
     needed=$LATER_BUILD_MB
-    [ -d target/debug ] || needed=$FIRST_BUILD_MB
+    if [ ! -d target/debug ]; then
+        needed=$FIRST_BUILD_MB
+        case " $* " in *" test "*) needed=$FIRST_TEST_MB ;; esac
+    fi
     found=$(free_mb)
     [ "$found" -ge "$needed" ] ||
         stop "The disk is nearly full: $found MB are free, and a build needs $needed MB. Free some space first."
@@ -78,7 +82,8 @@ check_port() {
 
 explain() {
     found=$(free_mb)
-    [ "$found" -ge 100 ] || stop "The disk is full ($found MB are free). Free some space, then run the same command again."
+    [ "$found" -ge 100 ] ||
+        stop "The disk is full ($found MB are free). Free some space, then run the same command again."
     # What this build needs may be there although not everything is, so the second question decides.
     host=$(rustc -vV 2>/dev/null | sed -n 's/^host: //p')
     cargo fetch --locked --offline --target "$host" >/dev/null 2>&1 ||
@@ -100,7 +105,7 @@ case ${1:-} in
         check_system
         check_rust
         check_compiler
-        check_disk
+        check_disk "$@"
         for goal; do
             case $goal in run | demo) check_port "$goal" ;; esac
         done

@@ -40,6 +40,7 @@ struct Served {
     authorizer: Option<Authorizer>,
     connections: Option<Connections>,
     metrics: Metrics,
+    for_containers: bool,
 }
 
 impl Endpoint {
@@ -58,8 +59,25 @@ impl Endpoint {
         metrics: Metrics,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        Self::serve(listener, Served { cloud, authorizer, connections, metrics, for_containers: false })
+    }
+
+    /// The same for functions in containers, on an address that they reach. They do not reach the gateway, so services
+    /// outside AWS are served here as well, unsigned as everywhere.
+    pub fn start_for_containers(
+        listener: TcpListener,
+        cloud: Cloud,
+        authorizer: Authorizer,
+        connections: Connections,
+        metrics: Metrics,
+    ) -> std::io::Result<Self> {
+        let (authorizer, connections) = (Some(authorizer), Some(connections));
+        Self::serve(listener, Served { cloud, authorizer, connections, metrics, for_containers: true })
+    }
+
+    fn serve(listener: TcpListener, served: Served) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
-        let router = Router::new().fallback(answer).with_state(Served { cloud, authorizer, connections, metrics });
+        let router = Router::new().fallback(answer).with_state(served);
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let until_stopped = async {
@@ -106,6 +124,11 @@ async fn answer(State(served): State<Served>, request: Request<Body>) -> Respons
         return refused.map(Body::from);
     };
     let request = Request::from_parts(parts, body);
+    if served.for_containers
+        && let Some(outside) = served.cloud.outside_at(request.uri().path())
+    {
+        return outside.call(request).await.map(Body::from);
+    }
     if let Some(authorizer) = &served.authorizer
         && let Some(refused) = check(authorizer, service, &request)
     {

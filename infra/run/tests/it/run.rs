@@ -3,6 +3,7 @@
 //! This test binary is its own bootstrap, as for the host's tests: a script starts it again with [`bootstrap`].
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -187,6 +188,34 @@ async fn a_person_runs_a_function_and_sees_what_it_answers() {
     let waiting = &json_of(&stack)["live"]["asynchronous"]["seckill-ShopFunction"];
     assert_eq!(*waiting, json!({"visible": 0, "inFlight": 0, "delayed": 0}));
     cloud.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_reach_the_engines_and_the_payment_providers_at_an_address_of_their_own() {
+    let site = Site::new();
+    let options = Options { also_listen: Some(IpAddr::from([127, 0, 0, 2])), ..site.options() };
+    let cloud = SeckillLocal::start(&options).await.unwrap();
+    let (_, stack) = call("GET", &format!("{}/_local/stack", cloud.base_url()), &[], "").await;
+    let live = json_of(&stack)["live"].clone();
+    let for_containers = live["containerEndpoint"].as_str().unwrap();
+    assert!(for_containers.starts_with("http://127.0.0.2:"), "{live}");
+    let target = ("x-amz-target", "DynamoDB_20120810.ListTables");
+    let (status, refused) = call("POST", for_containers, &[target], "{}").await;
+    assert_eq!(status, 403, "the engines check who calls, there as well: {refused}");
+    let root = ("authorization", "AWS4-HMAC-SHA256 Credential=AKIALOCALROOT0000000/x");
+    let (status, tables) = call("POST", for_containers, &[target, root], "{}").await;
+    assert!(status == 200 && tables.contains("seckill-Things"), "{tables}");
+    assert_eq!(call("GET", &format!("{for_containers}/_sandbox"), &[], "").await.0, 200);
+    let endpoint = live["endpoint"].as_str().unwrap();
+    assert_eq!(call("GET", &format!("{endpoint}/_sandbox"), &[], "").await.0, 403, "the gateway serves it here");
+    assert_eq!(call("GET", &format!("{for_containers}/_local/stack"), &[], "").await.0, 403);
+    cloud.stop().await;
+}
+
+#[test]
+fn an_address_that_this_machine_does_not_have_is_told() {
+    let site = Site::new();
+    says(&refused(site.command().args(["--also-listen", "192.0.2.1"])), &["192.0.2.1", "an address of this machine"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

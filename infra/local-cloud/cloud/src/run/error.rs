@@ -1,6 +1,7 @@
 //! Why the local cloud does not start: one line each, which says what to do.
 
 use std::io;
+use std::net::SocketAddr;
 
 use crate::data::DataDirError;
 use crate::engine::{OpenError, ProvisionError};
@@ -33,6 +34,12 @@ pub enum StartError {
     /// The engines cannot be served to the functions.
     #[error("cannot serve the functions on loopback: {0}: check that this machine lets programs open local ports")]
     Endpoint(io::Error),
+    /// The address for containers cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}: --also-listen takes an address of this machine, such as that of \
+        Docker's bridge"
+    )]
+    AlsoListen { address: SocketAddr, source: io::Error },
     /// A function has no binary.
     #[error("{0}, or `make build-local` for all of them")]
     MissingBinary(HostError),

@@ -5,7 +5,7 @@ mod error;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -55,6 +55,8 @@ pub struct Options {
     pub logs: Vec<String>,
     /// A directory of web pages that the gateway serves beside the API.
     pub web: Option<PathBuf>,
+    /// Another address of this machine on which the engines are served, for functions in containers.
+    pub also_listen: Option<IpAddr>,
 }
 
 impl Default for Options {
@@ -71,6 +73,7 @@ impl Default for Options {
             max_environments: None,
             logs: Vec::new(),
             web: None,
+            also_listen: None,
         }
     }
 }
@@ -87,6 +90,7 @@ pub struct LocalCloud {
     sources: RunningSources,
     host: SharedHost,
     endpoint: Endpoint,
+    for_containers: Option<Endpoint>,
     policies: Arc<Policies>,
     // Ends with the set: a task of its own would hold the databases open.
     sweeper: JoinSet<()>,
@@ -137,7 +141,12 @@ impl LocalCloud {
         let clock = Clock::wall();
         let cloud = open(data.path(), clock.clone())
             .map_err(|source| StartError::Open { directory: data.path().display().to_string(), source })?;
-        cloud.provision_with(&stack, &base_url).await?;
+        // Services outside AWS are at the same port, under a name that this machine and the containers resolve.
+        let (for_containers, outside_url) = match options.also_listen {
+            Some(ip) => (Some(listen_for_containers(ip, address.port()).await?), local_name(address.port())),
+            None => (None, base_url.clone()),
+        };
+        cloud.provision_with(&stack, &outside_url).await?;
 
         let policies = Arc::new(Policies::from_stack(&stack));
         let connections = Connections::default();
@@ -151,6 +160,19 @@ impl LocalCloud {
         )
         .await
         .map_err(StartError::Endpoint)?;
+        let for_containers = match for_containers {
+            Some(listener) => Some(
+                Endpoint::start_for_containers(
+                    listener,
+                    cloud.clone(),
+                    policies.authorizer(),
+                    connections.clone(),
+                    metrics.clone(),
+                )
+                .map_err(StartError::Endpoint)?,
+            ),
+            None => None,
+        };
         let logs_dir = data.path().join(LOGS);
         let host = Host::start(host_config(options, &stack, &endpoint, &logs_dir, &clock))?;
         for lines in stack.functions.iter().filter_map(|function| host.logs(&function.name)) {
@@ -174,7 +196,7 @@ impl LocalCloud {
             connections,
             issuer: Arc::new(Issuer::open(data.path())?),
             web: options.web.clone(),
-            live: live_report(&cloud, &stack, &host, endpoint.url()),
+            live: live_report(&cloud, &stack, &host, endpoint.url(), for_containers.as_ref().map(Endpoint::url)),
             outside: cloud.outside().to_vec(),
         })?;
         let mut outside = JoinSet::new();
@@ -183,7 +205,20 @@ impl LocalCloud {
         }
         let mut sweeper = JoinSet::new();
         sweeper.spawn(sweep(cloud.clone()));
-        Ok(Self { stack, gateway, outside, sources, host, endpoint, policies, sweeper, cloud, logs_dir, data })
+        Ok(Self {
+            stack,
+            gateway,
+            outside,
+            sources,
+            host,
+            endpoint,
+            for_containers,
+            policies,
+            sweeper,
+            cloud,
+            logs_dir,
+            data,
+        })
     }
 
     /// Where the API is: `http://127.0.0.1:PORT`.
@@ -225,7 +260,7 @@ impl LocalCloud {
 
     /// Stops in this order: work of outside services, requests, events, functions, engines.
     pub async fn stop(self) {
-        let Self { gateway, mut outside, sources, host, endpoint, mut sweeper, .. } = self;
+        let Self { gateway, mut outside, sources, host, endpoint, for_containers, mut sweeper, .. } = self;
         // Before the gateway: otherwise a webhook would meet a closed port and count as refused.
         outside.shutdown().await;
         gateway.stop().await;
@@ -235,6 +270,9 @@ impl LocalCloud {
             host.stop().await;
         }
         endpoint.stop().await;
+        if let Some(endpoint) = for_containers {
+            endpoint.stop().await;
+        }
         sweeper.shutdown().await;
     }
 }
@@ -244,6 +282,16 @@ async fn listen(port: u16) -> Result<TcpListener, StartError> {
         io::ErrorKind::AddrInUse => StartError::PortInUse(port),
         _ => StartError::Listen { port, source },
     })
+}
+
+async fn listen_for_containers(address: IpAddr, port: u16) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::AlsoListen { address: SocketAddr::new(address, port), source };
+    TcpListener::bind((address, port)).await.map_err(failed)
+}
+
+/// A container is told that `localhost` has a second address, the one that is listened on for containers.
+fn local_name(port: u16) -> String {
+    format!("http://localhost:{port}")
 }
 
 /// The functions that a name on the command line stands for.
@@ -280,11 +328,17 @@ fn host_config(options: &Options, stack: &Stack, endpoint: &Endpoint, logs_dir: 
 }
 
 /// The depth of every queue, accepted events that have not been dealt with, and each function's counters.
-fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: String) -> LiveReport {
+fn live_report(
+    cloud: &Cloud,
+    stack: &Arc<Stack>,
+    host: &SharedHost,
+    endpoint: String,
+    for_containers: Option<String>,
+) -> LiveReport {
     let (cloud, stack, host) = (cloud.clone(), Arc::clone(stack), Arc::clone(host));
     Arc::new(move || {
         let (cloud, stack, host) = (cloud.clone(), Arc::clone(&stack), Arc::clone(&host));
-        let endpoint = endpoint.clone();
+        let (endpoint, for_containers) = (endpoint.clone(), for_containers.clone());
         Box::pin(async move {
             let mut queues = Map::new();
             for queue in &stack.queues {
@@ -297,6 +351,7 @@ fn live_report(cloud: &Cloud, stack: &Arc<Stack>, host: &SharedHost, endpoint: S
             }
             json!({
                 "endpoint": endpoint,
+                "containerEndpoint": for_containers,
                 "outputs": stack.outputs,
                 "queues": queues,
                 "asynchronous": asynchronous,

@@ -1,129 +1,105 @@
-"""Runs the bootstrap of every function under AWS's Runtime Interface Emulator, and checks its answers to tests/events.
+"""The events in tests/events: which function each is for, and how the ids in them become those of a real sale.
 
-Usage: rie.py BINARIES LOCAL_CLOUD, with the folder of the bootstraps and the program of the local cloud. Tables and
-queues are those of the local cloud, and so is the permission check: each bootstrap signs with the key of its function.
-The emulator is the one that comes with AWS SAM.
-
-The events are played as one sale, so that each finds what it needs: the sale and the order of the samples are replaced
-by those in earlier answers. Nothing else in an event is changed, except where a step says so.
+`Walkthrough` plays all of them as one sale, so that each finds what it needs, and checks every answer: the sale and the
+order of the samples are replaced by those in earlier answers. Nothing else in an event is changed, except where a step
+says so.
 """
 
 import base64
 import hashlib
 import hmac
 import json
-import os
 import pathlib
-import signal
-import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 
-from local_cloud import LocalCloud, free_port, stamp, wait_for, wait_until
+from local_cloud import LocalCloud, stamp, wait_until
 
 EVENTS = pathlib.Path("tests/events")
 SAMPLE_SALE = "s1nqrj4w003f0c9yk"
 SAMPLE_ORDER = "01M73YF03V69FY4XMCZZ6TJE3WN5Y5Y"
 SAMPLE_TICKET = "05EMJ4Q0Z3C8K1V7R2T9XW6N0A"
+SAMPLE_BUYER = "ann"
 
 
-def main() -> None:
-    binaries, local_cloud = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    with tempfile.TemporaryDirectory() as work:
-        cloud = LocalCloud(local_cloud, binaries, pathlib.Path(work))
-        try:
-            Life(cloud, binaries, pathlib.Path(work)).play()
-        finally:
-            cloud.stop()
+def function_of(event: str) -> str:
+    """The binary that an event of this name is for."""
+    for function in ("order-consumer", "payment-notify", "timeout-check"):
+        if event.startswith(function):
+            return function
+    return event.split("-")[0]
 
 
-class Emulated:
-    """One function under the emulator."""
-
-    def __init__(self, function: dict, binaries: pathlib.Path, work: pathlib.Path, endpoint: str) -> None:
-        self.name = function["binary"]
-        folder = work / self.name
-        folder.mkdir()
-        # Lambda starts a file with this name.
-        (folder / "bootstrap").symlink_to(binaries / self.name)
-        self.port, runtime_port = free_port(), free_port()
-        self.log = folder / "log"
-        environment = {
-            **function["environment"],
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": function["accessKeyId"],
-            "AWS_SECRET_ACCESS_KEY": "local",
-            "AWS_SESSION_TOKEN": "local",
-            "AWS_LAMBDA_FUNCTION_NAME": function["name"],
-            "AWS_LAMBDA_FUNCTION_TIMEOUT": str(function["timeoutSeconds"]),
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function["memoryMb"]),
-            "PATH": os.environ["PATH"],
-        }
-        arguments = [
-            str(emulator()),
-            "--runtime-interface-emulator-address",
-            f"127.0.0.1:{self.port}",
-            "--runtime-api-address",
-            f"127.0.0.1:{runtime_port}",
-            "./bootstrap",
-        ]
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                arguments, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        wait_for(self.port, self.process, self.log)
-
-    def invoke(self, event: str):
-        address = f"http://127.0.0.1:{self.port}/2015-03-31/functions/function/invocations"
-        with urllib.request.urlopen(address, event.encode(), timeout=60) as answer:
-            return json.loads(answer.read())
-
-    def stop(self) -> None:
-        # The emulator does not stop its bootstrap: stop the whole process group.
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+def sample_times() -> dict[str, str]:
+    """The sample sale opens at a fixed time. This one is open now."""
+    now = time.time()
+    return {"2026-11-11T00:00:00Z": stamp(now - 3600), "2026-11-11T01:00:00Z": stamp(now + 86400)}
 
 
-class Life:
-    """Plays the events in the order of a sale."""
+def filled(text: str, cloud: LocalCloud) -> str:
+    """The event with the ids of an open sale, of an order of its buyer and of a ticket, as far as it mentions them."""
+    replaced = sample_times()
+    if SAMPLE_SALE in text or SAMPLE_ORDER in text:
+        sale = open_sale(cloud)
+        replaced[SAMPLE_SALE] = sale
+        if SAMPLE_ORDER in text:
+            replaced[SAMPLE_ORDER] = an_order(cloud, sale)
+    if SAMPLE_TICKET in text:
+        replaced[SAMPLE_TICKET] = cloud.ask("/ws-ticket", {}, cloud.token(SAMPLE_BUYER))["ticket"]
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return text
 
-    def __init__(self, cloud: LocalCloud, binaries: pathlib.Path, work: pathlib.Path) -> None:
-        self.cloud = cloud
-        endpoint = cloud.endpoint
-        self.functions = {}
-        self.start = lambda function: Emulated(function, binaries, work, endpoint)
+
+def open_sale(cloud: LocalCloud) -> str:
+    """A sale with phones on sale: the demo sale, or else a new one."""
+    now = stamp(time.time())
+    for sale in cloud.ask("/sales")["sales"]:
+        phones = [item for item in sale["items"] if item["itemId"] == "phone" and item["availability"] != "SOLD_OUT"]
+        if phones and sale["status"] == "OPEN" and sale["startsAt"] <= now < sale["endsAt"]:
+            return sale["saleId"]
+    return cloud.sale(100)
+
+
+def an_order(cloud: LocalCloud, sale: str) -> str:
+    """The newest order of the sample's buyer, who presses for one if there is none."""
+    token = cloud.token(SAMPLE_BUYER)
+    orders = cloud.ask("/orders", token=token)["orders"]
+    if not orders:
+        cloud.ask("/seckill", {"saleId": sale, "itemId": "phone", "quantity": 1}, token)
+        wait_until("the order is there", lambda: cloud.ask("/orders", token=token)["orders"])
+        orders = cloud.ask("/orders", token=token)["orders"]
+    return orders[0]["orderId"]
+
+
+class Walkthrough:
+    """Plays the events in the order of a sale, each with `runner` (runners.py)."""
+
+    def __init__(self, cloud: LocalCloud, runner) -> None:
+        self.cloud, self.runner = cloud, runner
+        self.functions = {function["binary"]: function for function in cloud.stack["functions"]}
         self.replaced: dict[str, str] = {}
         self.fed: set[str] = set()
 
     def play(self) -> None:
         try:
-            for function in self.cloud.stack["functions"]:
-                self.functions[function["binary"]] = self.start(function)
             self.set_up()
             self.buy_and_pay()
             self.buy_and_cancel()
             self.reconcile_and_audit()
             self.push()
         except BaseException:
-            for function in self.functions.values():
-                print(f"── {function.name}\n{function.log.read_text(errors='replace')[-2000:]}", file=sys.stderr)
+            print(self.runner.logs(), file=sys.stderr)
             raise
-        finally:
-            for function in self.functions.values():
-                function.stop()
         left_out = {path.stem for path in EVENTS.glob("*.json")} - self.fed
         assert not left_out, f"no step feeds {sorted(left_out)}"
-        idle = set(self.functions) - {self.function_of(name) for name in self.fed}
+        idle = set(self.functions) - {function_of(name) for name in self.fed}
         assert not idle, f"no event is fed to {sorted(idle)}"
-        print(f"{len(self.fed)} events, {len(self.functions)} functions: every answer is as it should be")
+        counts = f"{len(self.fed)} events, {len(self.functions)} functions"
+        print(f"{counts}: every answer is as it should be ({self.runner.name})")
 
     def set_up(self) -> None:
-        now = time.time()
-        when = {"2026-11-11T00:00:00Z": stamp(now - 3600), "2026-11-11T01:00:00Z": stamp(now + 86400)}
-        sale = self.http("admin-create-sale", 201, when)
+        sale = self.http("admin-create-sale", 201, sample_times())
         self.replaced[SAMPLE_SALE] = sale["saleId"]
         expect(self.http("admin-preheat", 200)["status"], "OPEN")
         expect(self.http("admin-restock", 200)["total"], 1100)
@@ -197,13 +173,6 @@ class Life:
         secret = client.get_secret_value(SecretId=shop["environment"]["PAYMENT_SECRET_ARN"])["SecretString"]
         return json.loads(secret)["stripe"]["webhookSecrets"][0]
 
-    @staticmethod
-    def function_of(event: str) -> str:
-        for function in ("order-consumer", "payment-notify", "timeout-check"):
-            if event.startswith(function):
-                return function
-        return event.split("-")[0]
-
     def event(self, name: str, changes: dict[str, str] | None = None, sign: str | None = None):
         text = (EVENTS / f"{name}.json").read_text()
         for old, new in {**self.replaced, **(changes or {})}.items():
@@ -211,9 +180,13 @@ class Life:
         if sign:
             text = signed(text, sign)
         self.fed.add(name)
-        answer = self.functions[self.function_of(name)].invoke(text)
+        began = time.monotonic()
+        answer = self.runner.invoke(self.functions[function_of(name)], text)
+        milliseconds = (time.monotonic() - began) * 1000
         shown = json.dumps(answer, ensure_ascii=False)
-        print(f"  {name:26} {shown[:150]}{'…' if len(shown) > 150 else ''}")
+        if "statusCode" in answer:
+            shown = f"{answer['statusCode']} {answer.get('body', '')}"
+        print(f"  {name:26}{milliseconds:6.0f} ms  {shown[:130]}{'…' if len(shown) > 130 else ''}", flush=True)
         assert "errorType" not in answer, answer
         return answer
 
@@ -240,18 +213,6 @@ def signed(text: str, secret: str) -> str:
     return json.dumps(event)
 
 
-def emulator() -> pathlib.Path:
-    import samcli
-
-    machine = {"x86_64": "x86_64", "aarch64": "arm64"}[os.uname().machine]
-    program = pathlib.Path(samcli.__file__).parent / "local" / "rapid" / f"aws-lambda-rie-{machine}"
-    program.chmod(0o755)
-    return program
-
-
 def expect(found, wanted) -> None:
     assert found == wanted, f"{found!r} should be {wanted!r}"
 
-
-if __name__ == "__main__":
-    main()
