@@ -16,7 +16,11 @@ async fn an_item_can_be_removed_from_a_draft_and_a_preheated_sale_is_listed() {
     let created = shop.operator.post("/admin/sales", &two).await;
     assert_eq!((created.status, created.body["items"].as_array().unwrap().len()), (201, 2), "{created:?}");
     let path = format!("/admin/sales/{}", created.body["saleId"].as_str().unwrap());
-    let edited = shop.operator.put(&path, &one).await;
+    let refused = shop.operator.put(&path, &one).await;
+    assert_eq!((refused.status, &refused.body["code"]), (412, &json!("STALE_VERSION")), "{refused:?}");
+    let mut edit = one.clone();
+    edit["version"] = created.body["version"].clone();
+    let edited = shop.operator.put(&path, &edit).await;
     assert_eq!(edited.status, 200, "{edited:?}");
     let read = shop.operator.get(&path).await;
     let items: Vec<_> = read.body["items"].as_array().unwrap().iter().map(|item| item["itemId"].clone()).collect();

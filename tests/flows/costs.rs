@@ -84,7 +84,38 @@ async fn an_order_from_press_to_timeout_costs_seven_write_units() {
 }
 
 #[tokio::test]
-async fn a_paid_order_costs_nine_write_units_and_its_deadline_one_more() {
+async fn an_order_that_ends_early_leaves_no_schedule_and_its_deletion_is_one_call() {
+    let world = World::new().await;
+    let offer = world.sale(100, 1).await;
+    for _ in 0..20 {
+        let order = world.unpaid_order(&offer, "alice").await;
+        world.wire.forget_calls();
+        let (store, providers) = (world.store_of("shop"), world.providers_of("shop"));
+        close(flows::Context::new(&store, &providers, world.now()), &order, Cause::Buyer).await.unwrap();
+        assert_eq!(
+            world.cost(),
+            (["UpdateItem", "UpdateItem", "UpdateItem", "DeleteSchedule"].map(String::from).into(), 3.0)
+        );
+        world.pass(7);
+    }
+    assert_eq!(world.state().await["schedules"], [""; 0]);
+
+    // A scheduler that is down costs the order nothing: the schedule fires without effect.
+    let order = world.unpaid_order(&offer, "alice").await;
+    world.fault(|call| match call.service == local_cloud::engine::Service::Scheduler {
+        true => local_cloud::wire::Fault::ServerError,
+        false => local_cloud::wire::Fault::None,
+    });
+    close(world.context(), &order, Cause::Buyer).await.unwrap();
+    world.clear_faults();
+    assert_eq!(world.state().await["schedules"], [order.as_str()]);
+    world.pass(901);
+    assert_eq!(world.deadlines().await, 1);
+    assert_eq!(world.figures(&offer).await, (100, 0, 0));
+}
+
+#[tokio::test]
+async fn a_paid_order_costs_nine_write_units_and_no_deadline() {
     let world = World::new().await;
     let offer = world.sale(100, 1).await;
     world.wire.forget_calls();
@@ -97,11 +128,9 @@ async fn a_paid_order_costs_nine_write_units_and_its_deadline_one_more() {
     // Claim, hold; claim ORDERED, order; payment opened, its link stored; PAID, payment entry, units sold. The index
     // of open entries is not written.
     assert_eq!(units, 9.0, "{calls:?}");
-    // The deadline costs the refused write that finds the order paid.
-    world.wire.forget_calls();
+    assert_eq!(calls.iter().filter(|call| *call == "DeleteSchedule").count(), 1, "{calls:?}");
     world.pass(901);
-    assert_eq!(world.deadlines().await, 1);
-    assert_eq!(world.cost().1, 1.0);
+    assert_eq!(world.deadlines().await, 0, "its schedule was deleted");
 }
 
 #[tokio::test]

@@ -43,14 +43,14 @@ async fn a_key_that_resumed_an_abandoned_attempt_keeps_its_answer() {
     stock_is_down(&world, Fault::ServerError);
     world.press(&offer, "alice").await.unwrap_err();
     world.clear_faults();
-    world.pass(7);
-    // The abandoned attempt was for one unit and this request is for two: it gets the one, every time.
+    world.pass(121);
+    // The abandoned attempt was for one unit and holds none: this request for two takes its place.
     let order = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
     let again = world.environment().purchase(&world.asks(&offer, "alice", 2, Some("k"))).await.unwrap().order;
     assert_eq!(again, order);
     let other = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("k"))).await;
     assert!(matches!(other, Err(Refusal::Mismatch)), "{other:?}");
-    assert_eq!(world.figures(&offer).await, (29, 1, 0));
+    assert_eq!(world.figures(&offer).await, (28, 2, 0));
 }
 
 /// From now on every call to the stock table meets this fault.
@@ -229,7 +229,8 @@ async fn an_order_does_not_fail_because_of_a_stale_cache_of_its_sale() {
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
     let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = IdempotencyKey::from(&claim.order);
-    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
+    let new =
+        NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now, cooldown: None };
     world.store.claim(&new).await.unwrap();
     world.store.hold(&offer, 0, &claim.order, 1).await.unwrap();
     place_order(&world.store, &sales, &at_bucket(&asked, &claim), world.now()).await.unwrap();
@@ -307,7 +308,7 @@ async fn a_hold_in_a_bucket_that_the_claim_was_moved_away_from_is_found() {
     let expires = world.now().saturating_add(jiff::SignedDuration::from_hours(1)).unwrap();
     world
         .store
-        .claim(&NewClaim { offer: &offer, buyer: &first.buyer, claim: &claim, key: &key, expires })
+        .claim(&NewClaim { offer: &offer, buyer: &first.buyer, claim: &claim, key: &key, expires, cooldown: None })
         .await
         .unwrap();
 
@@ -335,4 +336,93 @@ async fn a_hold_in_a_bucket_that_the_claim_was_moved_away_from_is_found() {
     world.settle_down().await;
     let placed = world.order(&order).await.unwrap();
     assert_eq!((placed.status, placed.bucket), (Status::PendingPayment, 0));
+}
+
+/// A press for three units stops before its hold. The buyer then wants one unit: the unfinished purchase is replaced as
+/// soon as its request has certainly ended, and never resumed.
+#[tokio::test]
+async fn an_unfinished_purchase_of_another_quantity_is_replaced_if_nothing_is_held() {
+    let world = World::new().await;
+    let offer = world.sale(10, 3).await;
+    let stock = world.names().stock.clone();
+    world.fault(move |call| if call.resource().as_deref() == Some(&stock) { Fault::ServerError } else { Fault::None });
+    let first = world.environment().purchase(&world.asks(&offer, "alice", 3, Some("three"))).await;
+    assert!(matches!(first, Err(Refusal::Unavailable(_))), "{first:?}");
+    world.clear_faults();
+    world.pass(7);
+    let early = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("one"))).await;
+    assert!(matches!(early, Err(Refusal::Busy)), "the first request may still be running: {early:?}");
+    world.pass(120);
+    let accepted = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("one"))).await.unwrap();
+    assert_eq!(accepted.quantity, 1);
+    world.settle_down().await;
+    assert_eq!(world.order(&accepted.order).await.unwrap().quantity, 1);
+    assert_eq!(world.figures(&offer).await, (9, 1, 0));
+    let again = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("one"))).await.unwrap();
+    assert_eq!((again.order, again.quantity), (accepted.order, 1));
+}
+
+/// The units of the first press are held, so it is resumed, and the answer says how many they are: also after the order
+/// has ended.
+#[tokio::test]
+async fn an_unfinished_purchase_of_another_quantity_that_holds_units_is_resumed_and_says_its_quantity() {
+    let world = World::new().await;
+    let offer = world.sale(10, 3).await;
+    let stock = world.names().stock.clone();
+    world.fault(move |call| match call.resource().as_deref() == Some(&stock) {
+        true => Fault::AppliedButLost(Loss::Io),
+        false => Fault::None,
+    });
+    world.environment().purchase(&world.asks(&offer, "alice", 3, Some("three"))).await.unwrap_err();
+    world.clear_faults();
+    world.pass(7);
+    let accepted = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("one"))).await.unwrap();
+    assert_eq!(accepted.quantity, 3);
+    world.settle_down().await;
+    assert_eq!(world.figures(&offer).await, (7, 3, 0));
+    flows::pay::close::close(world.context(), &accepted.order, flows::pay::close::Cause::Buyer).await.unwrap();
+    let again = world.environment().purchase(&world.asks(&offer, "alice", 1, Some("one"))).await.unwrap();
+    assert_eq!((again.order, again.quantity), (accepted.order, 3));
+}
+
+/// A buyer's cool-down holds over all running functions: it is in the row that a press writes anyway.
+#[tokio::test]
+async fn a_buyer_cools_down_over_all_running_functions() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let found = world.store.sale(&offer.sale).await.unwrap().unwrap();
+    let slow = flows::sale::set_up::SaleForm { buyer_cooldown_ms: 5_000, ..testkit::world::form(10, 1) };
+    flows::sale::set_up::edit(&world.store, &offer.sale, slow, Some(found.sale.version), world.now()).await.unwrap();
+    let order = world.buys(&offer, "alice").await;
+    world.consume().await;
+    flows::pay::close::close(world.context(), &order, flows::pay::close::Cause::Buyer).await.unwrap();
+    world.pass(2);
+    let early = world.press(&offer, "alice").await;
+    assert!(matches!(early, Err(Refusal::RateLimited { retry_after_ms: 3_000 })), "another function: {early:?}");
+    assert!(world.press(&offer, "bob").await.is_ok(), "another buyer");
+    world.pass(3);
+    world.wire.forget_calls();
+    let seckill = world.environment();
+    assert!(seckill.purchase(&world.asks(&offer, "alice", 1, None)).await.is_ok());
+    assert_eq!(world.cost().1, 2.0, "a press with a cool-down costs no more");
+}
+
+/// Moving a sale later must not let a buyer with a live order buy again: the claim outlives any sale.
+#[tokio::test]
+async fn the_claim_of_a_live_order_does_not_expire() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let order = world.buys(&offer, "alice").await;
+    let expires = async || {
+        let client = aws_sdk_dynamodb::Client::new(&world.wire.sdk_config());
+        let rows = client.scan().table_name(&world.names().claims).send().await.unwrap().items.unwrap();
+        rows[0]["expires"].as_n().unwrap().parse::<i64>().unwrap()
+    };
+    assert!(expires().await < world.now().as_second() + 40 * 24 * 3_600, "no order yet");
+    world.consume().await;
+    assert_eq!(world.order(&order).await.unwrap().status.as_str(), "PENDING_PAYMENT");
+    assert!(expires().await > world.now().as_second() + 50 * 365 * 24 * 3_600);
+    // A press for something else in the same sale does not bring the end nearer.
+    world.press(&offer, "alice").await.unwrap_err();
+    assert!(expires().await > world.now().as_second() + 50 * 365 * 24 * 3_600);
 }

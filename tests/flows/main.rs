@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `sale_rules`, `shop`, `payments`, `points`, `notices`, `push`, `live` | what buyers, operators and providers see |
 //! | `write_conditions` | every conditional write refuses what is late, duplicated or about another order |
-//! | `crashes`, `money_crashes`, `repairs` | flows can stop anywhere and run twice; reconcile repairs the rest |
+//! | `crashes`, `money_crashes`, `repairs`, `walks` | flows stop anywhere and run twice; reconcile repairs the rest |
 //! | `late_requests`, `races`, `interleavings`, `outages`, `crowd` | lost answers, concurrency, outages, load |
 //! | `costs`, `contract`, `dependencies` | write units per purchase, the API's description, layers |
 #![allow(
@@ -35,4 +35,5 @@ mod races;
 mod repairs;
 mod sale_rules;
 mod shop;
+mod walks;
 mod write_conditions;

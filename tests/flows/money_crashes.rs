@@ -177,7 +177,7 @@ async fn refunding_an_order_holds_everywhere() {
 /// Does what reconcile does later about unfinished refunds.
 async fn finish_refunds(world: &World) {
     for _ in 0..5 {
-        for entry in world.store.open_entries().await.unwrap() {
+        for entry in world.store.open_entries().await.unwrap().entries.read {
             let domain::payment::OpenEntry::Refund(entry) = entry else { panic!("{entry:?}") };
             let _ = flows::pay::refund::resume(world.context(), &entry).await;
         }

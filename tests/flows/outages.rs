@@ -37,8 +37,9 @@ async fn a_purchase_is_accepted_while_the_queue_is_down_and_reconcile_sends_its_
     assert_eq!((order.status, order.buyer_name.as_str(), order.amount), (Status::PendingPayment, "alice", 69_900));
 }
 
+/// The order exists, so its message is done. Reconcile closes the order after its deadline.
 #[tokio::test]
-async fn an_order_gets_its_schedule_with_the_next_delivery_if_the_scheduler_was_down() {
+async fn a_schedule_that_cannot_be_made_does_not_fail_the_message_of_its_order() {
     let world = World::new().await;
     let offer = world.sale(10, 1).await;
     let id = world.buys(&offer, "alice").await;
@@ -46,13 +47,24 @@ async fn an_order_gets_its_schedule_with_the_next_delivery_if_the_scheduler_was_
         Service::Scheduler => Fault::ServerError,
         _ => Fault::None,
     });
-    assert_eq!(world.consume().await, 0, "the message stays in the queue");
-    let order = world.order(&id).await.unwrap();
-    assert_eq!(order.status, Status::PendingPayment, "the order exists without its schedule");
-
-    // The scheduler works again before the message is redelivered: one order, one schedule.
+    assert_eq!(world.consume().await, 1, "the message is handled");
+    assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment, "the order exists without its schedule");
     world.clear_faults();
-    world.pass(180);
+    assert_eq!(world.state().await["schedules"], [""; 0]);
+
+    // A duplicate of the message makes up for it.
+    let order = world.order(&id).await.unwrap();
+    let message = domain::message::OrderMessage {
+        version: domain::message::VERSION,
+        order_id: id.clone(),
+        buyer: order.buyer_name.clone(),
+        sale_id: offer.sale.clone(),
+        item_id: offer.item.clone(),
+        quantity: 1,
+        bucket: order.bucket,
+        trace: None,
+    };
+    world.store.send_order(&message).await.unwrap();
     assert_eq!(world.consume().await, 1);
     assert_eq!(world.order(&id).await, Some(order));
     assert_eq!(world.state().await["schedules"], [id.as_str()]);
@@ -159,11 +171,12 @@ async fn order_consumer_returns_exactly_the_messages_that_it_could_not_handle() 
     };
     let batch = [("good", good.to_string()), ("bad", "hello".to_owned())];
 
-    world.fault(|call| if call.service == Service::Scheduler { Fault::ServerError } else { Fault::None });
+    let orders = world.names().orders.clone();
+    world.fault(move |call| if call.resource().as_deref() == Some(&orders) { Fault::ServerError } else { Fault::None });
     assert_eq!(
         handled(&batch).await,
         ["good"],
-        "without its schedule the good one is not done; the bad one is a dead letter"
+        "without its order the good one is not done; the bad one is a dead letter"
     );
     world.fault(|call| if call.service == Service::Sqs { Fault::ServerError } else { Fault::None });
     assert_eq!(handled(&batch).await, ["bad"], "the bad one could not be moved to the dead letters");
@@ -243,4 +256,34 @@ async fn ledger_entries_that_were_left_undone_are_written_again_or_the_batch_fai
     }
     let failed = store(0).record(&entries).await.unwrap_err();
     assert!(matches!(failed, StoreError::Throttled { .. }), "{failed}");
+}
+
+/// A failed message comes again after 5, 10, 20 … seconds, not after the queue's three minutes.
+#[tokio::test]
+async fn a_message_that_fails_for_a_moment_is_delivered_again_soon() {
+    let world = World::new().await;
+    let offer = world.sale(10, 1).await;
+    let id = world.buys(&offer, "alice").await;
+    let queue = local_cloud::engine::sqs::Sqs::name_of(&world.names().orders_queue_url).to_owned();
+    let deliver = async || {
+        let receive = local_cloud::engine::sqs::Receive { max: 10, ..Default::default() };
+        let messages = world.cloud.sqs.receive(&queue, receive).await.unwrap();
+        let arn = local_cloud::engine::sqs::Sqs::arn_of(&queue);
+        let event = local_cloud::sources::events::queue_event(&arn, &messages);
+        let now = world.now();
+        let app = order_consumer::App::new(world.store_of("order-consumer"), std::sync::Arc::new(move || now));
+        order_consumer::handle(&app, serde_json::from_value(event).unwrap()).await;
+        messages.len()
+    };
+    let claims = world.names().claims.clone();
+    world.fault(move |call| if call.resource().as_deref() == Some(&claims) { Fault::ServerError } else { Fault::None });
+    for wait_s in [5, 10, 20] {
+        assert_eq!(deliver().await, 1);
+        world.pass(wait_s - 1);
+        assert_eq!(deliver().await, 0, "not before {wait_s} seconds");
+        world.pass(1);
+    }
+    world.clear_faults();
+    assert_eq!(deliver().await, 1);
+    assert_eq!(world.order(&id).await.unwrap().status, Status::PendingPayment);
 }

@@ -338,7 +338,7 @@ async fn a_refund_that_fails_at_the_provider_is_retried() {
             assert_eq!(world.figures(&offer).await, (4, 0, 1), "the unit stays sold until the money is refunded");
             world.pass(60);
             world.reconcile().await;
-            let open = world.store.open_entries().await.unwrap();
+            let open = world.store.open_entries().await.unwrap().entries.read;
             assert!(matches!(&open[..], [OpenEntry::Refund(entry)] if entry.tries == 2), "{open:?}");
             world.cloud.sandbox.set_mood(kind(method), Mood::Well, None);
             world.settle_fully().await;

@@ -169,7 +169,7 @@ async fn an_edit_and_a_preheat_at_once_leave_buckets_that_match_the_sale() {
             for _ in 0..round % 5 {
                 tokio::task::yield_now().await;
             }
-            flows::sale::set_up::edit(&editor.store, &to_edit, form(50, 1), editor.now()).await
+            flows::sale::set_up::edit(&editor.store, &to_edit, form(50, 1), Some(1), editor.now()).await
         });
         let (preheated, edited) = (preheating.await.unwrap(), editing.await.unwrap());
         assert!(preheated.is_ok(), "round {round}: {preheated:?}");

@@ -97,7 +97,8 @@ async fn a_press_that_crashed_before_its_hold_is_not_shown_as_queued_for_ever() 
     let claim =
         Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
     let key = IdempotencyKey::from(&claim.order);
-    let new = NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now };
+    let new =
+        NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now, cooldown: None };
     assert_eq!(world.store.claim(&new).await.unwrap().0, ClaimWrite::Done);
     let shown = async || {
         let one = handlers.request(Some("ann"), "GET", &format!("/orders/{order}"), None).await;

@@ -177,7 +177,7 @@ async fn an_edit_that_is_based_on_an_old_version_changes_nothing() {
     let offer = Offer { sale: "sale".parse().unwrap(), item: "phone".parse().unwrap() };
     let created =
         flows::sale::set_up::create(&world.store, offer.sale.clone(), form(50, 1), world.now()).await.unwrap();
-    let edited = flows::sale::set_up::edit(&world.store, &offer.sale, form(60, 1), world.now()).await.unwrap();
+    let edited = flows::sale::set_up::edit(&world.store, &offer.sale, form(60, 1), Some(1), world.now()).await.unwrap();
     // Another operator's edit, based on the first version.
     let late = Sale { version: created.sale.version + 1, ..created.sale.clone() };
     let items: Vec<_> = created.items.values().cloned().collect();

@@ -95,9 +95,10 @@ function itemFields(item, place, isOnSale = false) {
 }
 
 /** What the fields say, as the API takes it. */
-function requestBody(top, items) {
+function requestBody(top, items, version) {
   const valueOf = (fields, key) => fields[key].input.value;
   return {
+    version,
     name: valueOf(top, "name"),
     startsAt: new Date(valueOf(top, "startsAt")).toISOString(),
     endsAt: new Date(valueOf(top, "endsAt")).toISOString(),
@@ -121,8 +122,22 @@ function requestBody(top, items) {
   };
 }
 
+/** What another operator has changed since the form was opened: [field's name, its value now]. */
+function changesOf(before, now) {
+  const keys = ["name", "startsAt", "endsAt", "paymentWindowSeconds", "buyerCooldownMs", "itemRatePerSecond"];
+  const changes = keys.filter((key) => before[key] !== now[key]).map((key) => [key, now[key]]);
+  now.items.forEach((item, place) => {
+    const known = before.items[place] || {};
+    for (const key of Object.keys(item).filter((key) => known[key] !== item[key])) {
+      changes.push([`items[${place}].${key}`, item[key]]);
+    }
+  });
+  return changes;
+}
+
 /** Opens the form, empty (null) or with a sale. Calls `onSaved` with the sale as the server keeps it. */
-export function editSale(sale, onSaved) {
+export function editSale(opened, onSaved) {
+  let sale = opened;
   const dialog = $("#dialog");
   const isOnSale = Boolean(sale) && sale.state !== "DRAFT";
   const top = saleFields(sale);
@@ -188,17 +203,29 @@ export function editSale(sale, onSaved) {
     else showProblem(problem);
   };
 
+  /** Another operator has saved first: shows what changed. The next save is based on that. */
+  const showOthersChange = async () => {
+    const now = await callApi("GET", `/admin/sales/${sale.saleId}`);
+    for (const [name, value] of changesOf(sale, now)) {
+      const changed = fieldsByName().get(name);
+      if (changed) setText(changed.why, say("changedByOther", { value }));
+    }
+    setText(otherErrors, say("staleVersion"));
+    sale = now;
+  };
+
   const onsubmit = async (event) => {
     event.preventDefault();
     clearErrors();
     const [method, path] = sale ? ["PUT", `/admin/sales/${sale.saleId}`] : ["POST", "/admin/sales"];
     try {
-      const saved = await callApi(method, path, { body: requestBody(top, items) });
+      const saved = await callApi(method, path, { body: requestBody(top, items, sale?.version) });
       dialog.close();
       onSaved(saved);
       toast(say("done"), "good");
     } catch (problem) {
-      showErrors(problem);
+      if (problem.code === "STALE_VERSION") await showOthersChange().catch(showProblem);
+      else showErrors(problem);
     }
   };
 

@@ -1,7 +1,8 @@
 //! Stock in buckets: how the units of an item are split up, and what can happen to one bucket.
 //!
-//! A bucket is one row of the stock table. A full bucket stays under 1 KB unless the limit per buyer is above 24, so a
-//! change costs one write unit. A bucket names its holders, so a repeated change has no effect.
+//! A bucket is one row of the stock table. A full bucket of up to 24 orders stays under 1 KB, so a change costs one
+//! write unit. Only a high limit per buyer makes larger buckets. A bucket names its holders, so a repeated change has
+//! no effect.
 //! `free + Σ holders + sold = cap` holds in every bucket at every moment, so each bucket can be checked on its own.
 
 use std::collections::BTreeMap;
@@ -35,10 +36,13 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A limit per buyer above [`UNITS_PER_BUCKET`] makes larger buckets, because an order takes its units from one
-    /// bucket.
+    /// An order takes its units from one bucket. So no bucket is smaller than the limit per buyer, as far as the units
+    /// suffice: a limit above [`UNITS_PER_BUCKET`] makes larger buckets, and units for less than two buckets make one.
     pub fn new(units: u32, limit_per_buyer: u32, key: Option<IdempotencyKey>) -> Self {
-        Self { units, size: limit_per_buyer.max(UNITS_PER_BUCKET), key }
+        let usual = limit_per_buyer.max(UNITS_PER_BUCKET);
+        let most_buckets = (units / limit_per_buyer.max(1)).max(1);
+        let size = if units.div_ceil(usual) > most_buckets { units.div_ceil(most_buckets) } else { usual };
+        Self { units, size, key }
     }
 
     pub fn buckets(&self) -> u32 {
@@ -223,12 +227,36 @@ mod tests {
 
     #[test]
     fn every_unit_is_in_exactly_one_bucket() {
-        for (units, limit) in [(1, 1), (23, 1), (24, 1), (25, 1), (1_000, 1), (1_000_000, 1), (100, 40), (7, 100)] {
+        for (units, limit) in
+            [(1, 1), (23, 1), (24, 1), (25, 1), (1_000, 1), (1_000_000, 1), (100, 40), (7, 100), (30, 20)]
+        {
             let layout = Layout(vec![Segment::new(units, limit, None), Segment::new(units, limit, None)]);
             let caps: Vec<u32> = (0..layout.buckets()).filter_map(|bucket| layout.cap(bucket)).collect();
             assert_eq!(caps.iter().map(|cap| u64::from(*cap)).sum::<u64>(), layout.total(), "{units} units");
-            assert!(caps.iter().all(|cap| *cap >= 1 && *cap <= UNITS_PER_BUCKET.max(limit)), "{units} units");
+            assert!(caps.iter().all(|cap| *cap >= limit.min(units)), "{units} units, {limit} a buyer: {caps:?}");
+            assert!(caps.iter().all(|cap| *cap <= UNITS_PER_BUCKET.max(2 * limit)), "{units} units: {caps:?}");
             assert_eq!(layout.cap(layout.buckets()), None);
+        }
+    }
+
+    #[test]
+    fn no_bucket_is_smaller_than_the_limit_while_the_units_suffice() {
+        let caps = |units, limit| {
+            let layout = Layout(vec![Segment::new(units, limit, None)]);
+            (0..layout.buckets()).filter_map(|bucket| layout.cap(bucket)).collect::<Vec<_>>()
+        };
+        assert_eq!(caps(30, 20), [30]);
+        assert_eq!(caps(100, 60), [100]);
+        assert_eq!(caps(50, 20), [25, 25]);
+        assert_eq!(caps(48, 5), [24, 24]);
+        assert_eq!(caps(10, 20), [10]);
+        for units in 1..=600 {
+            for limit in 1..=100 {
+                assert!(
+                    caps(units, limit).iter().all(|cap| *cap >= limit.min(units)),
+                    "{units} units, {limit} a buyer"
+                );
+            }
         }
     }
 

@@ -58,6 +58,9 @@ pub struct Answered {
     /// The item and quantity that were requested.
     pub item: ItemId,
     pub quantity: u32,
+    /// The order's quantity, if it is another one: the request has resumed a purchase whose units were held already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub got: Option<u32>,
 }
 
 /// All claims and remembered answers of one buyer in one sale.
@@ -67,6 +70,8 @@ pub struct BuyerClaims {
     pub claims: BTreeMap<ItemId, Claim>,
     /// Answers by idempotency key.
     pub keys: BTreeMap<IdempotencyKey, Answered>,
+    /// When the buyer last made a claim on an item. Only kept in a sale with a cool-down.
+    pub pressed: BTreeMap<ItemId, Timestamp>,
 }
 
 /// A purchase request, as far as claims are concerned.
@@ -117,6 +122,22 @@ impl BuyerClaims {
         }
     }
 
+    /// The quantity of an order, as far as these claims and answers know it.
+    pub fn quantity_of(&self, order: &OrderId) -> Option<u32> {
+        let claimed = self.claims.values().find(|claim| claim.order == *order).map(|claim| claim.quantity);
+        let answered = || self.keys.values().find(|answered| answered.order == *order);
+        claimed.or_else(|| answered().map(|answered| answered.got.unwrap_or(answered.quantity)))
+    }
+
+    /// How long the buyer still has to wait before the next claim on an item, in milliseconds. A claim that another
+    /// function made in this one's future does not count: their clocks differ.
+    pub fn cooldown_left_ms(&self, item: &ItemId, cooldown_ms: i64, now: Timestamp) -> i64 {
+        let passed_ms = self.pressed.get(item).map(|pressed| now.as_millisecond() - pressed.as_millisecond());
+        passed_ms
+            .filter(|passed_ms| (0..cooldown_ms).contains(passed_ms))
+            .map_or(0, |passed_ms| cooldown_ms - passed_ms)
+    }
+
     /// The idempotency keys to remove, oldest first, so that a buyer's row stays small. Empty while at most
     /// [`MAX_KEYS`] belong to orders that have ended. Keys of live claims are never removed.
     pub fn keys_to_forget(&self) -> Vec<IdempotencyKey> {
@@ -158,10 +179,11 @@ mod tests {
     fn claims(state: ClaimState, key: Option<&str>) -> BuyerClaims {
         let item = ItemId::parse("i").unwrap();
         let claim = Claim { order: order(1_000), quantity: 1, bucket: 3, state, previous_buckets: Vec::new() };
-        let answered = Answered { order: order(1_000), item: item.clone(), quantity: 1 };
+        let answered = Answered { order: order(1_000), item: item.clone(), quantity: 1, got: None };
         BuyerClaims {
             claims: [(item, claim)].into(),
             keys: key.map(|key| (IdempotencyKey::parse(key).unwrap(), answered)).into_iter().collect(),
+            pressed: BTreeMap::new(),
         }
     }
 
@@ -222,11 +244,34 @@ mod tests {
     }
 
     #[test]
+    fn the_quantity_of_an_order_is_known_as_long_as_its_answer() {
+        let mut claims = claims(ClaimState::Held, Some("k"));
+        claims.claims.values_mut().for_each(|claim| claim.quantity = 3);
+        assert_eq!(claims.quantity_of(&order(1_000)), Some(3), "the claim knows");
+        claims.claims.clear();
+        assert_eq!(claims.quantity_of(&order(1_000)), Some(1));
+        claims.keys.values_mut().for_each(|answered| answered.got = Some(3));
+        assert_eq!(claims.quantity_of(&order(1_000)), Some(3));
+        assert_eq!(claims.quantity_of(&order(2_000)), None);
+    }
+
+    #[test]
+    fn a_buyer_cools_down_from_claim_to_claim() {
+        let item = ItemId::parse("i").unwrap();
+        let claims = BuyerClaims { pressed: [(item.clone(), at(10_000))].into(), ..BuyerClaims::default() };
+        let left = |now_ms| claims.cooldown_left_ms(&item, 1_000, at(now_ms));
+        assert_eq!((left(10_000), left(10_400), left(11_000)), (1_000, 600, 0));
+        assert_eq!(left(9_000), 0, "clocks differ");
+        assert_eq!(claims.cooldown_left_ms(&ItemId::parse("other").unwrap(), 1_000, at(10_000)), 0);
+    }
+
+    #[test]
     fn old_keys_are_forgotten_but_not_those_of_live_claims() {
         let mut many = claims(ClaimState::Ordered, Some("live"));
         for n in 0..=i64::try_from(MAX_KEYS).unwrap() {
             assert!(many.keys_to_forget().is_empty(), "{n} keys of ended orders");
-            let answered = Answered { order: order(2_000 + n), item: ItemId::parse("i").unwrap(), quantity: 1 };
+            let answered =
+                Answered { order: order(2_000 + n), item: ItemId::parse("i").unwrap(), quantity: 1, got: None };
             many.keys.insert(IdempotencyKey::parse(format!("k{n}")).unwrap(), answered);
         }
         let forget = many.keys_to_forget();

@@ -43,6 +43,26 @@ pub fn is_due(order: &OrderId, now: Timestamp) -> bool {
     now.duration_since(order.pressed_at()) >= GRACE
 }
 
+/// After this age a message is sent again at every multiple of it, and no longer at doubled ages.
+const RESEND_EVERY: SignedDuration = SignedDuration::from_mins(64);
+
+/// Whether a message that is missing is sent again now, if the holders were last looked at `since`: once at each age
+/// of 1, 2, 4, 8, 16 and 32 minutes, and then every 64 minutes. A message that only waits in a slow queue is thus
+/// repeated a few times, not every minute.
+pub fn is_send_due(order: &OrderId, since: Option<Timestamp>, now: Timestamp) -> bool {
+    let due_by = |at: Timestamp| sends_due(at.duration_since(order.pressed_at()));
+    due_by(now) > since.map_or(0, due_by)
+}
+
+/// How often a message is sent again until its holder has this age.
+fn sends_due(age: SignedDuration) -> i64 {
+    let minutes = age.as_mins();
+    if age >= RESEND_EVERY {
+        return 6 + minutes / RESEND_EVERY.as_mins();
+    }
+    minutes.checked_ilog2().map_or(0, |doubled| i64::from(doubled) + 1)
+}
+
 /// Decides what to do about the holder `id` in `bucket`, given the order of that id and the buyer's claim on the item.
 ///
 /// | order | claim | verdict |
@@ -109,6 +129,16 @@ pub(crate) mod tests {
 
     fn claim(order: OrderId, bucket: BucketNo, state: ClaimState) -> Claim {
         Claim { order, quantity: 1, bucket, state, previous_buckets: Vec::new() }
+    }
+
+    #[test]
+    fn a_message_is_sent_again_at_doubling_ages() {
+        let sent: Vec<i64> =
+            (0..300).filter(|minute| is_send_due(&id(1), Some(at(60 * (minute - 1))), at(60 * minute))).collect();
+        assert_eq!(sent, [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]);
+        assert!(is_send_due(&id(1), None, at(60 * 7)), "nobody has looked before");
+        assert!(is_send_due(&id(1), Some(at(60 * 7)), at(60 * 20)), "walks that did not take place are made up for");
+        assert!(!is_send_due(&id(1), Some(at(60 * 20)), at(60 * 7)), "clocks differ");
     }
 
     #[test]

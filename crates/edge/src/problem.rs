@@ -36,6 +36,8 @@ pub enum Code {
     LimitExceeded,
     /// The sale or the order is in a state that does not allow the request.
     WrongState,
+    /// The sale has changed since the version that the request names.
+    StaleVersion,
     /// The idempotency key was used for a different request.
     IdempotencyMismatch,
     /// A field, a header or the body is not valid.
@@ -49,7 +51,7 @@ pub enum Code {
 }
 
 impl Code {
-    pub const ALL: [Code; 18] = [
+    pub const ALL: [Code; 19] = [
         Self::Unauthenticated,
         Self::Forbidden,
         Self::NotFound,
@@ -63,6 +65,7 @@ impl Code {
         Self::DuplicateOrder,
         Self::LimitExceeded,
         Self::WrongState,
+        Self::StaleVersion,
         Self::IdempotencyMismatch,
         Self::Invalid,
         Self::TooLarge,
@@ -99,6 +102,7 @@ impl Code {
             Self::DuplicateOrder => ("DUPLICATE_ORDER", StatusCode::CONFLICT, "An order for this item already exists"),
             Self::LimitExceeded => ("LIMIT_EXCEEDED", StatusCode::CONFLICT, "Quantity exceeds the limit per buyer"),
             Self::WrongState => ("WRONG_STATE", StatusCode::CONFLICT, "Not possible in the current state"),
+            Self::StaleVersion => ("STALE_VERSION", StatusCode::PRECONDITION_FAILED, "Changed since it was read"),
             Self::IdempotencyMismatch => {
                 ("IDEMPOTENCY_MISMATCH", StatusCode::UNPROCESSABLE_ENTITY, "Idempotency key reused")
             }

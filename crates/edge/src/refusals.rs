@@ -55,6 +55,10 @@ impl From<SetUpError> for Problem {
                 Code::IdempotencyMismatch,
                 "this Idempotency-Key was used for a restock with another quantity: use a new key for a new restock",
             ),
+            SetUpError::Stale { version } => Problem::new(
+                Code::StaleVersion,
+                format!("the sale is at version {version}: read it again, and send the version that you have read"),
+            ),
             SetUpError::Changed => {
                 Problem::new(Code::WrongState, "another operator changed the sale at the same time: try again")
             }

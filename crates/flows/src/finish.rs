@@ -44,3 +44,13 @@ pub async fn refunded(store: &Store, entry: &RefundEntry, now: Timestamp) -> Res
     store.take_back(&offer, order.bucket, &order.id, order.quantity).await?;
     Ok(())
 }
+
+/// An order has ended, or is paid, before its deadline: the schedule of the deadline is not needed. Best effort: a
+/// schedule that stays fires once, finds nothing to close, and deletes itself.
+pub async fn drop_deadline(store: &Store, order: &Order, now: Timestamp) {
+    if order.pay_by > now
+        && let Err(error) = store.delete_deadline(&order.id).await
+    {
+        tracing::warn!(order_id = %order.id, %error, "a deadline was not deleted: it will fire without effect");
+    }
+}

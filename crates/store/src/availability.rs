@@ -65,7 +65,7 @@ impl Store {
             Written::Refused(None) => Ok(Some(Page::default())),
             Written::Refused(Some(row)) => match read_page(&row) {
                 Some((_, now)) => Ok(Some(now)),
-                None => Err(StoreError::unreadable(OPERATION, "a page")),
+                None => Err(StoreError::unreadable_row(OPERATION, "a page")),
             },
         }
     }
@@ -114,7 +114,9 @@ impl Store {
                 self.read_many(OPERATION, &self.names.availability, pages.iter().map(key).collect(), strongly).await?
             }
         };
-        rows.into_iter().map(|row| read_page(&row).ok_or_else(|| StoreError::unreadable(OPERATION, "a page"))).collect()
+        rows.into_iter()
+            .map(|row| read_page(&row).ok_or_else(|| StoreError::unreadable_row(OPERATION, "a page")))
+            .collect()
     }
 }
 

@@ -8,14 +8,17 @@ use domain::Timestamp;
 use domain::bucket::BucketNo;
 use domain::claim::{Answered, BuyerClaims, Claim, ClaimState};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, ItemId, Offer, OrderId, SaleId};
+use jiff::SignedDuration;
 
-use crate::rows::{Change, Row, Written, attribute, n, s, update};
+use crate::rows::{Change, ROW_VERSION, Row, Written, attribute, check_version, n, s, update};
 use crate::{Store, StoreError};
 
 const ITEM: &str = "item#";
 const KEY: &str = "key#";
-/// A revived claim whose row has expired makes a new row: how long that one is kept.
-const REVIVED_KEPT_S: i64 = 30 * 24 * 3_600;
+const PRESSED: &str = "pressed#";
+/// The row of a buyer who got an order expires in the year 2100: a sale may be moved later, and as long as an order
+/// lives its claim must be there.
+const KEPT_UNTIL_S: i64 = 4_102_444_800;
 
 #[derive(Clone, Debug)]
 pub struct NewClaim<'a> {
@@ -25,6 +28,8 @@ pub struct NewClaim<'a> {
     /// The buyer's idempotency key, or the order's id.
     pub key: &'a IdempotencyKey,
     pub expires: Timestamp,
+    /// In a sale with a cool-down: the time of this press, and how long the buyer's previous claim must be ago.
+    pub cooldown: Option<(Timestamp, SignedDuration)>,
 }
 
 /// The result of a write to a buyer's claims.
@@ -40,20 +45,37 @@ impl Store {
     /// claims and keys in the sale: after the write if it was made, else as they are.
     pub async fn claim(&self, new: &NewClaim<'_>) -> Result<(ClaimWrite, BuyerClaims), StoreError> {
         const OPERATION: &str = "make a claim";
-        let request = self
+        let mut request = self
             .claims_row(&new.claim.order.buyer(), &new.offer.sale)
             .return_values(ReturnValue::AllNew)
-            .update_expression("SET #claim = :claim, #key = :answered, buyerName = :buyer, expires = :expires")
+            .update_expression(
+                "SET #claim = :claim, #key = :answered, buyerName = :buyer, \
+                 expires = if_not_exists(expires, :expires), rowVersion = :version",
+            )
             .condition_expression("attribute_not_exists(#claim) AND attribute_not_exists(#key)")
             .expression_attribute_names("#claim", format!("{ITEM}{}", new.offer.item))
             .expression_attribute_names("#key", format!("{KEY}{}", new.key))
             .expression_attribute_values(":claim", attribute(OPERATION, new.claim)?)
             .expression_attribute_values(
                 ":answered",
-                answered(OPERATION, new.offer, &new.claim.order, new.claim.quantity)?,
+                answered(OPERATION, new.offer, &new.claim.order, new.claim.quantity, None)?,
             )
             .expression_attribute_values(":buyer", s(new.buyer))
-            .expression_attribute_values(":expires", n(new.expires.as_second()));
+            .expression_attribute_values(":expires", n(new.expires.as_second()))
+            .expression_attribute_values(":version", n(ROW_VERSION));
+        if let Some((now, cooldown)) = new.cooldown {
+            let condition = request.get_condition_expression().clone().unwrap_or_default();
+            let change = request.get_update_expression().clone().unwrap_or_default();
+            let now_ms = now.as_millisecond();
+            // A claim in this function's future was made by one whose clock is ahead: it does not count.
+            const COOL: &str = "attribute_not_exists(#pressed) OR #pressed <= :cooled OR #pressed > :now";
+            request = request
+                .condition_expression(format!("{condition} AND ({COOL})"))
+                .update_expression(format!("{change}, #pressed = :now"))
+                .expression_attribute_names("#pressed", format!("{PRESSED}{}", new.offer.item))
+                .expression_attribute_values(":now", n(now_ms))
+                .expression_attribute_values(":cooled", n(now_ms.saturating_sub(cooldown_ms(cooldown))));
+        }
         match update(OPERATION, request).await? {
             Written::Done(row) => Ok((ClaimWrite::Done, read_claims(OPERATION, row)?)),
             Written::Refused(row) => {
@@ -65,13 +87,14 @@ impl Store {
 
     /// Records the answer under another key of the same buyer, whose request has resumed an abandoned purchase.
     /// `asked` is the quantity that came with this key: a repeated request must be recognised even if the claim
-    /// is for another quantity.
+    /// is for another quantity, which is `got`.
     pub async fn add_key(
         &self,
         offer: &Offer,
         order: &OrderId,
         key: &IdempotencyKey,
         asked: u32,
+        got: u32,
     ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "add an idempotency key";
         let request = self
@@ -79,7 +102,10 @@ impl Store {
             .update_expression("SET #key = :answered")
             .condition_expression("#claim.#order = :order AND attribute_not_exists(#key)")
             .expression_attribute_names("#key", format!("{KEY}{key}"))
-            .expression_attribute_values(":answered", answered(OPERATION, offer, order, asked)?);
+            .expression_attribute_values(
+                ":answered",
+                answered(OPERATION, offer, order, asked, (got != asked).then_some(got))?,
+            );
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
@@ -125,12 +151,15 @@ impl Store {
         const OPERATION: &str = "mark a claim as ordered";
         let request = self
             .claim_of(offer, order)
-            .update_expression("SET #claim.#state = :ordered, #claim.#bucket = :bucket REMOVE #claim.#previous")
+            .update_expression(
+                "SET #claim.#state = :ordered, #claim.#bucket = :bucket, expires = :kept REMOVE #claim.#previous",
+            )
             .condition_expression("#claim.#order = :order AND #claim.#state = :held")
             .expression_attribute_names("#bucket", "bucket")
             .expression_attribute_names("#state", "state")
             .expression_attribute_names("#previous", "previousBuckets")
             .expression_attribute_values(":bucket", n(bucket))
+            .expression_attribute_values(":kept", n(KEPT_UNTIL_S))
             .expression_attribute_values(":held", attribute(OPERATION, &ClaimState::Held)?)
             .expression_attribute_values(":ordered", attribute(OPERATION, &ClaimState::Ordered)?);
         claim_write(OPERATION, update(OPERATION, request).await?)
@@ -160,24 +189,22 @@ impl Store {
     }
 
     /// The claim of a revived order, if the buyer has no other on the item: a part of the transaction that
-    /// revives it. The row expires as late as that of a purchase made now.
+    /// revives it.
     pub(crate) fn claim_again(
         &self,
         operation: &'static str,
         offer: &Offer,
         buyer: &Buyer,
         claim: &Claim,
-        now: Timestamp,
     ) -> Result<Change, StoreError> {
-        let expires = now.as_second() + REVIVED_KEPT_S;
         let key = [("buyer", s(claim.order.buyer())), ("sale", s(&offer.sale))];
         Ok(Change::of(&self.names.claims, key)
             .only_if("attribute_not_exists(#claim)")
-            .update("SET #claim = :claim, buyerName = :buyer, expires = if_not_exists(expires, :expires)")
+            .update("SET #claim = :claim, buyerName = :buyer, expires = :expires")
             .name("#claim", format!("{ITEM}{}", offer.item))
             .value(":claim", attribute(operation, claim)?)
             .value(":buyer", s(buyer))
-            .value(":expires", n(expires)))
+            .value(":expires", n(KEPT_UNTIL_S)))
     }
 
     /// Removes answers under old keys.
@@ -273,13 +300,18 @@ fn as_it_was(
     Ok(request)
 }
 
+fn cooldown_ms(cooldown: SignedDuration) -> i64 {
+    i64::try_from(cooldown.as_millis()).unwrap_or(i64::MAX)
+}
+
 fn answered(
     operation: &'static str,
     offer: &Offer,
     order: &OrderId,
     quantity: u32,
+    got: Option<u32>,
 ) -> Result<AttributeValue, StoreError> {
-    let answered = Answered { order: order.clone(), item: offer.item.clone(), quantity };
+    let answered = Answered { order: order.clone(), item: offer.item.clone(), quantity, got };
     attribute(operation, &answered)
 }
 
@@ -291,7 +323,8 @@ fn claim_write(operation: &'static str, written: Written) -> Result<ClaimWrite, 
 }
 
 fn read_claims(operation: &'static str, row: Row) -> Result<BuyerClaims, StoreError> {
-    let unreadable = |error: &dyn std::fmt::Display| StoreError::unreadable(operation, error);
+    check_version(operation, &row)?;
+    let unreadable = |error: &dyn std::fmt::Display| StoreError::unreadable_row(operation, error);
     let mut claims = BuyerClaims::default();
     for (name, value) in row {
         if let Some(item) = name.strip_prefix(ITEM) {
@@ -300,6 +333,11 @@ fn read_claims(operation: &'static str, row: Row) -> Result<BuyerClaims, StoreEr
         } else if let Some(key) = name.strip_prefix(KEY) {
             let key = IdempotencyKey::parse(key).map_err(|error| unreadable(&error))?;
             claims.keys.insert(key, serde_dynamo::from_attribute_value(value).map_err(|error| unreadable(&error))?);
+        } else if let Some(item) = name.strip_prefix(PRESSED) {
+            let item = ItemId::parse(item).map_err(|error| unreadable(&error))?;
+            let pressed_ms = value.as_n().ok().and_then(|ms| ms.parse().ok());
+            let pressed = pressed_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+            claims.pressed.insert(item, pressed.ok_or_else(|| unreadable(&"the time of a press"))?);
         }
     }
     Ok(claims)

@@ -28,6 +28,8 @@ pub struct Names {
     pub orders_dead_letters_url: Option<String>,
     /// The shop's own queue, for notices about its ordinary orders; only payment-notify has it, if the shop gave one.
     pub shop_queue_url: Option<String>,
+    /// The group of the payment deadlines' schedules: functions that end orders have it, and delete what is not needed.
+    pub schedule_group: Option<String>,
     /// How payment deadlines are scheduled; only order-consumer has it.
     pub deadlines: Option<Deadlines>,
 }
@@ -49,11 +51,11 @@ impl Names {
     pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Result<Self, MissingSetting> {
         let required =
             |name: &'static str| variable(name).filter(|value| !value.is_empty()).ok_or(MissingSetting(name));
-        let deadlines = match variable("SCHEDULE_GROUP") {
+        let deadlines = match variable("SCHEDULE_ROLE_ARN") {
             None => None,
-            Some(group) => Some(Deadlines {
-                group,
-                role_arn: required("SCHEDULE_ROLE_ARN")?,
+            Some(role_arn) => Some(Deadlines {
+                group: required("SCHEDULE_GROUP")?,
+                role_arn,
                 function_arn: required("TIMEOUT_FUNCTION_ARN")?,
                 timeout_dead_letters_arn: required("TIMEOUT_DEAD_LETTERS_ARN")?,
             }),
@@ -70,6 +72,7 @@ impl Names {
             orders_queue_url: required("ORDERS_QUEUE_URL")?,
             orders_dead_letters_url: variable("ORDERS_DEAD_LETTERS_URL"),
             shop_queue_url: variable("SHOP_QUEUE_URL").filter(|url| !url.is_empty()),
+            schedule_group: variable("SCHEDULE_GROUP").filter(|group| !group.is_empty()),
             deadlines,
         })
     }

@@ -20,9 +20,12 @@ pub enum StoreError {
     /// No answer, or one that does not tell what happened.
     #[error("{operation} had no clear answer: {detail}")]
     Unknown { operation: &'static str, detail: String },
-    /// A retry will not help: a permission, a name or an expression is wrong, or a row cannot be read.
+    /// A retry will not help: a permission, a name or an expression is wrong.
     #[error("{operation} is refused: {detail}")]
     Permanent { operation: &'static str, detail: String },
+    /// This release cannot read a row: a newer release wrote it, or it is damaged. Other rows are not concerned.
+    #[error("{operation} found a row that this release cannot read: {detail}")]
+    Unreadable { operation: &'static str, detail: String },
 }
 
 impl StoreError {
@@ -53,6 +56,11 @@ impl StoreError {
     }
 
     /// A row that cannot be read as what it should be.
+    pub(crate) fn unreadable_row(operation: &'static str, detail: impl std::fmt::Display) -> Self {
+        Self::Unreadable { operation, detail: detail.to_string() }
+    }
+
+    /// A setting or a request that cannot be read as what it should be.
     pub(crate) fn unreadable(operation: &'static str, detail: impl std::fmt::Display) -> Self {
         Self::Permanent { operation, detail: format!("a row does not read: {detail}") }
     }
@@ -61,7 +69,7 @@ impl StoreError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Throttled { .. } | Self::Conflict { .. } | Self::Unknown { .. } => true,
-            Self::Permanent { .. } => false,
+            Self::Permanent { .. } | Self::Unreadable { .. } => false,
         }
     }
 }

@@ -22,16 +22,20 @@ mod rows;
 mod sales;
 mod schedules;
 mod stock;
+mod walks;
 
 pub use accounts::{Account, Credited};
 pub use claims::{ClaimWrite, NewClaim};
 pub use config::{Deadlines, MissingSetting, Names, sdk_config};
 pub use error::StoreError;
 pub use ledger::StockEntry;
+pub use money_log::OpenEntries;
 pub use orders::{OrderChange, Placed, PointsPaid, Revival};
 pub use payments::Opened;
-pub use sales::SaleWrite;
+pub use rows::{Rows, UnreadableRow};
+pub use sales::{SaleRows, SaleWrite};
 pub use stock::{Hold, Moved};
+pub use walks::{Cursor, Lease, Walk};
 
 /// The clients and the names of what they talk to. Cheap to clone.
 #[derive(Clone, Debug)]

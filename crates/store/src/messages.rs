@@ -1,6 +1,6 @@
 //! The queue of accepted purchases.
 
-use aws_sdk_sqs::types::MessageAttributeValue;
+use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use domain::message::OrderMessage;
 
 use crate::{Store, StoreError};
@@ -18,6 +18,35 @@ impl Store {
             .await
             .map(|_| ())
             .map_err(|error| StoreError::of(OPERATION, &error))
+    }
+
+    /// Lets SQS deliver a received order message again after so many seconds.
+    pub async fn deliver_again_after(&self, receipt_handle: &str, seconds: i32) -> Result<(), StoreError> {
+        self.sqs
+            .change_message_visibility()
+            .queue_url(&self.names.orders_queue_url)
+            .receipt_handle(receipt_handle)
+            .visibility_timeout(seconds)
+            .send()
+            .await
+            .map(|_| ())
+            .map_err(|error| StoreError::of("deliver a message again soon", &error))
+    }
+
+    /// About how many order messages wait to be received.
+    pub async fn orders_waiting(&self) -> Result<u64, StoreError> {
+        const OPERATION: &str = "look at the orders queue";
+        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        let output = self
+            .sqs
+            .get_queue_attributes()
+            .queue_url(&self.names.orders_queue_url)
+            .attribute_names(name.clone())
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let waiting = output.attributes.as_ref().and_then(|attributes| attributes.get(&name)?.parse().ok());
+        waiting.ok_or_else(|| StoreError::unreadable(OPERATION, "the number of messages"))
     }
 
     /// Forwards a notice about one of the shop's ordinary orders to the shop's queue. `None`: the shop has no queue.

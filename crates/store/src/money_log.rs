@@ -6,7 +6,7 @@ use domain::Timestamp;
 use domain::ids::OrderId;
 use domain::payment::{Method, OpenEntry, PaidWith, PayEntry, RefundEntry};
 
-use crate::rows::{Change, Row, n, put, read_row, row, s};
+use crate::rows::{Change, Row, Rows, n, put, read_row, row, s, text};
 use crate::{Store, StoreError};
 
 /// Pages of 1 MB that are read for the open entries of one kind: about twenty thousand entries.
@@ -14,6 +14,14 @@ const OPEN_PAGES: u32 = 8;
 /// The values of `open`.
 const PAY: &str = "PAY";
 const REFUND: &str = "REFUND";
+
+/// Entries of the pay log and the refund log that are marked open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenEntries {
+    pub entries: Rows<OpenEntry>,
+    /// How many of the unreadable entries are refunds: they are open, too.
+    pub unreadable_refunds: u32,
+}
 
 impl Store {
     /// Records money that arrived in the pay log, once. `open`: it is not decided yet what it is for.
@@ -87,10 +95,10 @@ impl Store {
         change.send(OPERATION, &self.dynamodb).await.map(|_| ())
     }
 
-    /// Entries that are marked open, the oldest first: payments, then refunds.
-    pub async fn open_entries(&self) -> Result<Vec<OpenEntry>, StoreError> {
+    /// Entries that are marked open, the oldest first: payments, then refunds. Each is read on its own.
+    pub async fn open_entries(&self) -> Result<OpenEntries, StoreError> {
         const OPERATION: &str = "read open entries";
-        let mut entries = Vec::new();
+        let mut found = OpenEntries::default();
         for kind in [PAY, REFUND] {
             let mut after: Option<Row> = None;
             for _ in 0..OPEN_PAGES {
@@ -107,10 +115,15 @@ impl Store {
                     .await
                     .map_err(|error| StoreError::of(OPERATION, &error))?;
                 for row in output.items.unwrap_or_default() {
-                    entries.push(match kind {
-                        PAY => OpenEntry::Pay(read_row(OPERATION, row)?),
-                        _ => OpenEntry::Refund(read_row(OPERATION, row)?),
-                    });
+                    let name = format!("entry {} of order {}", text(&row, "entry"), text(&row, "order"));
+                    let entry = match kind {
+                        PAY => read_row(OPERATION, row).map(OpenEntry::Pay),
+                        _ => read_row(OPERATION, row).map(OpenEntry::Refund),
+                    };
+                    if kind == REFUND && entry.is_err() {
+                        found.unreadable_refunds += 1;
+                    }
+                    found.entries.add(name, entry);
                 }
                 after = output.last_evaluated_key;
                 if after.is_none() {
@@ -118,7 +131,7 @@ impl Store {
                 }
             }
         }
-        Ok(entries)
+        Ok(found)
     }
 
     pub(crate) fn pay_row(&self, operation: &'static str, entry: &PayEntry, open: bool) -> Result<Row, StoreError> {

@@ -12,6 +12,7 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, KeysAndAttributes, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
     Update, WriteRequest,
 };
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 
 use crate::{Store, StoreError};
@@ -33,18 +34,11 @@ const KEYS_PER_READ: usize = 100;
 /// The most rows that DynamoDB allows in one write.
 const ROWS_PER_WRITE: usize = 25;
 /// DynamoDB may leave keys unread under load: how often they are requested again.
-const REREADS: u32 = 8;
+const REREADS: usize = 8;
+/// Requests of one read that run at the same time.
+const READS_AT_ONCE: usize = 16;
 /// DynamoDB may leave rows unwritten under load: how often they are sent again. A stream then delivers its batch again.
 const REWRITES: u32 = 5;
-
-/// Waits before the part of a batch that was left undone is sent again; fails if it was sent often enough.
-async fn before_repeat(operation: &'static str, attempt: u32, most: u32) -> Result<(), StoreError> {
-    if attempt == most {
-        return Err(StoreError::Throttled { operation });
-    }
-    tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
-    Ok(())
-}
 
 pub(crate) fn s(text: impl ToString) -> AttributeValue {
     AttributeValue::S(text.to_string())
@@ -54,9 +48,76 @@ pub(crate) fn n(number: impl ToString) -> AttributeValue {
     AttributeValue::N(number.to_string())
 }
 
-/// Reads a row as `T`.
+/// The version of the rows that this release writes. A row without a version is of version 1.
+pub(crate) const ROW_VERSION: u32 = 1;
+/// The attribute that carries it.
+pub(crate) const ROW_VERSION_NAME: &str = "rowVersion";
+
+/// Reads a row as `T`. A row of a newer version is not read: its fields may mean something else.
 pub(crate) fn read_row<T: DeserializeOwned>(operation: &'static str, row: Row) -> Result<T, StoreError> {
-    serde_dynamo::from_item(row).map_err(|error| StoreError::unreadable(operation, error))
+    check_version(operation, &row)?;
+    serde_dynamo::from_item(row).map_err(|error| StoreError::unreadable_row(operation, error))
+}
+
+/// Refuses a row of a newer version.
+pub(crate) fn check_version(operation: &'static str, row: &Row) -> Result<(), StoreError> {
+    let Some(version) = row.get(ROW_VERSION_NAME) else { return Ok(()) };
+    match version.as_n().ok().and_then(|version| version.parse::<u32>().ok()) {
+        Some(1..=ROW_VERSION) => Ok(()),
+        _ => {
+            let version = version.as_n().map_or("unknown", String::as_str);
+            let detail = format!("its version is {version}, and this release knows version {ROW_VERSION}");
+            Err(StoreError::unreadable_row(operation, detail))
+        }
+    }
+}
+
+/// Rows that were read together: those that this release can read, and the others by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows<T> {
+    pub read: Vec<T>,
+    pub unreadable: Vec<UnreadableRow>,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Self { read: Vec::new(), unreadable: Vec::new() }
+    }
+}
+
+impl<T> Rows<T> {
+    /// Adds a row that was read, or notes that it could not be. `name` says which row it is.
+    pub(crate) fn add(&mut self, name: impl std::fmt::Display, row: Result<T, StoreError>) {
+        match row {
+            Ok(row) => self.read.push(row),
+            Err(error) => self.unreadable.push(UnreadableRow::new(name, &error)),
+        }
+    }
+}
+
+/// A row that this release cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableRow {
+    /// What the row is about, such as `order 01K…`.
+    pub name: String,
+    pub why: String,
+}
+
+impl UnreadableRow {
+    pub fn new(name: impl std::fmt::Display, error: &StoreError) -> Self {
+        Self { name: name.to_string(), why: error.to_string() }
+    }
+}
+
+impl std::fmt::Display for UnreadableRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.name, self.why)
+    }
+}
+
+/// The text of a row's attribute, for its name.
+pub(crate) fn text<'a>(row: &'a Row, name: &str) -> &'a str {
+    row.get(name).and_then(|value| value.as_s().ok()).map_or("?", String::as_str)
 }
 
 /// Writes `value` as an attribute.
@@ -64,9 +125,12 @@ pub(crate) fn attribute<T: serde::Serialize>(operation: &'static str, value: &T)
     serde_dynamo::to_attribute_value(value).map_err(|error| StoreError::unreadable(operation, error))
 }
 
-/// Writes `value` as a row.
+/// Writes `value` as a row of this release's version.
 pub(crate) fn row<T: serde::Serialize>(operation: &'static str, value: &T) -> Result<Row, StoreError> {
-    serde_dynamo::to_item(value).map_err(|error| StoreError::unreadable(operation, error))
+    let row: Result<Row, _> = serde_dynamo::to_item(value);
+    let mut row = row.map_err(|error| StoreError::unreadable(operation, error))?;
+    row.insert(ROW_VERSION_NAME.to_owned(), n(ROW_VERSION));
+    Ok(row)
 }
 
 /// Sends a conditional update. A failed condition returns the row as it is, which costs nothing and explains the
@@ -261,7 +325,7 @@ pub(crate) async fn transact(
 }
 
 impl Store {
-    /// Reads many rows by their keys; missing ones are left out.
+    /// Reads many rows by their keys; missing ones are left out. Several requests run at the same time.
     pub(crate) async fn read_many(
         &self,
         operation: &'static str,
@@ -269,35 +333,47 @@ impl Store {
         keys: Vec<Row>,
         consistent: bool,
     ) -> Result<Vec<Row>, StoreError> {
-        let mut rows = Vec::with_capacity(keys.len());
-        for chunk in keys.chunks(KEYS_PER_READ) {
-            let mut left = chunk.to_vec();
-            for attempt in 0..=REREADS {
-                let request = KeysAndAttributes::builder()
-                    .set_keys(Some(std::mem::take(&mut left)))
-                    .consistent_read(consistent)
-                    .build()
-                    .map_err(|error| StoreError::unreadable(operation, error))?;
-                let output = self
-                    .dynamodb
-                    .batch_get_item()
-                    .request_items(table, request)
-                    .send()
-                    .await
-                    .map_err(|error| StoreError::of(operation, &error))?;
-                rows.extend(output.responses.into_iter().flatten().flat_map(|(_, rows)| rows));
-                left = output
-                    .unprocessed_keys
-                    .and_then(|mut unread| unread.remove(table))
-                    .map(|unread| unread.keys)
-                    .unwrap_or_default();
-                if left.is_empty() {
-                    break;
-                }
-                before_repeat(operation, attempt, REREADS).await?;
+        let chunks: Vec<Vec<Row>> = keys.chunks(KEYS_PER_READ).map(<[Row]>::to_vec).collect();
+        let reads = chunks.into_iter().map(|chunk| self.read_chunk(operation, table, chunk, consistent));
+        let reads: Vec<Vec<Row>> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
+        Ok(reads.into_iter().flatten().collect())
+    }
+
+    async fn read_chunk(
+        &self,
+        operation: &'static str,
+        table: &str,
+        mut left: Vec<Row>,
+        consistent: bool,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut rows = Vec::with_capacity(left.len());
+        for attempt in 0..=REREADS {
+            let request = KeysAndAttributes::builder()
+                .set_keys(Some(std::mem::take(&mut left)))
+                .consistent_read(consistent)
+                .build()
+                .map_err(|error| StoreError::unreadable(operation, error))?;
+            let output = self
+                .dynamodb
+                .batch_get_item()
+                .request_items(table, request)
+                .send()
+                .await
+                .map_err(|error| StoreError::of(operation, &error))?;
+            rows.extend(output.responses.into_iter().flatten().flat_map(|(_, rows)| rows));
+            left = output
+                .unprocessed_keys
+                .and_then(|mut unread| unread.remove(table))
+                .map(|unread| unread.keys)
+                .unwrap_or_default();
+            if left.is_empty() {
+                return Ok(rows);
+            }
+            if attempt < REREADS {
+                tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
             }
         }
-        Ok(rows)
+        Err(StoreError::Throttled { operation })
     }
 
     /// Writes many rows, without a condition: repeating a write must leave the same row.
@@ -308,22 +384,33 @@ impl Store {
         writes: Vec<WriteRequest>,
     ) -> Result<(), StoreError> {
         for chunk in writes.chunks(ROWS_PER_WRITE) {
-            let mut left = chunk.to_vec();
-            for attempt in 0..=REWRITES {
-                let output = self
-                    .dynamodb
-                    .batch_write_item()
-                    .request_items(table, std::mem::take(&mut left))
-                    .send()
-                    .await
-                    .map_err(|error| StoreError::of(operation, &error))?;
-                left = output.unprocessed_items.and_then(|mut undone| undone.remove(table)).unwrap_or_default();
-                if left.is_empty() {
-                    break;
-                }
-                before_repeat(operation, attempt, REWRITES).await?;
-            }
+            self.write_chunk(operation, table, chunk.to_vec()).await?;
         }
         Ok(())
+    }
+
+    async fn write_chunk(
+        &self,
+        operation: &'static str,
+        table: &str,
+        mut left: Vec<WriteRequest>,
+    ) -> Result<(), StoreError> {
+        for attempt in 0..=REWRITES {
+            let output = self
+                .dynamodb
+                .batch_write_item()
+                .request_items(table, std::mem::take(&mut left))
+                .send()
+                .await
+                .map_err(|error| StoreError::of(operation, &error))?;
+            left = output.unprocessed_items.and_then(|mut undone| undone.remove(table)).unwrap_or_default();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if attempt < REWRITES {
+                tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
+            }
+        }
+        Err(StoreError::Throttled { operation })
     }
 }

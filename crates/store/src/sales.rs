@@ -7,7 +7,7 @@ use domain::bucket::Segment;
 use domain::ids::{ItemId, Offer, SaleId};
 use domain::sale::{Item, Sale, SaleState, SaleWithItems};
 
-use crate::rows::{Row, Written, attribute, n, read_row, row, s, update};
+use crate::rows::{Row, Rows, UnreadableRow, Written, attribute, n, read_row, row, s, text, update};
 use crate::{Store, StoreError};
 
 const SALE: &str = "SALE";
@@ -24,6 +24,14 @@ pub enum SaleWrite {
     Done,
     /// Another operator changed it in between: read it again.
     Changed,
+}
+
+/// The rows of a sale that this release can read, and the others by name.
+#[derive(Clone, Debug, Default)]
+pub struct SaleRows {
+    /// `None`: there is no such sale, or its own row cannot be read.
+    pub sale: Option<Sale>,
+    pub items: Rows<Item>,
 }
 
 impl Store {
@@ -107,8 +115,30 @@ impl Store {
         self.query_sale(sale, false).await
     }
 
-    async fn query_sale(&self, sale: &SaleId, consistent: bool) -> Result<Option<SaleWithItems>, StoreError> {
+    /// A sale with its items, read consistently, each row on its own: an item that cannot be read does not hide the
+    /// others.
+    pub async fn readable_sale(&self, sale: &SaleId) -> Result<SaleRows, StoreError> {
         const OPERATION: &str = "read a sale";
+        let mut found = SaleRows::default();
+        for row in self.sale_rows(OPERATION, sale, true).await? {
+            let name = format!("{} of sale {sale}", text(&row, "part"));
+            match text(&row, "part") {
+                SALE => match read_row(OPERATION, row) {
+                    Ok(row) => found.sale = Some(row),
+                    Err(error) => found.items.unreadable.push(UnreadableRow::new(name, &error)),
+                },
+                _ => found.items.add(name, read_row(OPERATION, row)),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn sale_rows(
+        &self,
+        operation: &'static str,
+        sale: &SaleId,
+        consistent: bool,
+    ) -> Result<Vec<Row>, StoreError> {
         let output = self
             .dynamodb
             .query()
@@ -118,17 +148,22 @@ impl Store {
             .consistent_read(consistent)
             .send()
             .await
-            .map_err(|error| StoreError::of(OPERATION, &error))?;
+            .map_err(|error| StoreError::of(operation, &error))?;
+        Ok(output.items.unwrap_or_default())
+    }
+
+    async fn query_sale(&self, sale: &SaleId, consistent: bool) -> Result<Option<SaleWithItems>, StoreError> {
+        const OPERATION: &str = "read a sale";
         let mut found = None;
         let mut items = std::collections::BTreeMap::new();
-        for row in output.items.unwrap_or_default() {
+        for row in self.sale_rows(OPERATION, sale, consistent).await? {
             match row.get("part").and_then(|part| part.as_s().ok()).map(String::as_str) {
                 Some(SALE) => found = Some(read_row::<Sale>(OPERATION, row)?),
                 Some(_) => {
                     let item: Item = read_row(OPERATION, row)?;
                     items.insert(item.id.clone(), item);
                 }
-                None => return Err(StoreError::unreadable(OPERATION, "a row without a part")),
+                None => return Err(StoreError::unreadable_row(OPERATION, "a row without a part")),
             }
         }
         Ok(found.map(|sale| SaleWithItems { sale, items }))
@@ -156,7 +191,7 @@ impl Store {
                 match (text("part").as_deref(), text("sale").and_then(|id| SaleId::parse(id).ok())) {
                     (Some(SALE), Some(id)) => drop(sales.insert(id, read_row(OPERATION, row)?)),
                     (Some(_), Some(id)) => items.push((id, read_row(OPERATION, row)?)),
-                    _ => return Err(StoreError::unreadable(OPERATION, "a row without a part")),
+                    _ => return Err(StoreError::unreadable_row(OPERATION, "a row without a part")),
                 }
             }
             after = output.last_evaluated_key;

@@ -1,4 +1,5 @@
-//! Payment deadlines: one schedule per order, which deletes itself.
+//! Payment deadlines: one schedule per order. It deletes itself when it fires, and is deleted when the order ends
+//! earlier.
 
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, Target,
@@ -50,6 +51,20 @@ impl Store {
             Ok(_) => Ok(()),
             Err(error) if error.as_service_error().is_some_and(|error| error.is_conflict_exception()) => Ok(()),
             Err(error) => Err(StoreError::of(OPERATION, &error)),
+        }
+    }
+}
+
+impl Store {
+    /// Deletes the schedule of an order's deadline, if it is there.
+    pub async fn delete_deadline(&self, order: &OrderId) -> Result<(), StoreError> {
+        let Some(group) = self.names.schedule_group.as_ref() else { return Ok(()) };
+        match self.scheduler.delete_schedule().name(order.as_str()).group_name(group).send().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.as_service_error().is_some_and(|error| error.is_resource_not_found_exception()) => {
+                Ok(())
+            }
+            Err(error) => Err(StoreError::of("delete a deadline", &error)),
         }
     }
 }

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use domain::bucket::{Bucket, BucketNo, bucket_key, parse_bucket_key};
 use domain::ids::{Offer, OrderId};
 
-use crate::rows::{Row, Written, n, put, read_row, s, update};
+use crate::rows::{ROW_VERSION, ROW_VERSION_NAME, Row, Rows, Written, n, put, read_row, s, text, update};
 use crate::{Store, StoreError};
 
 /// The result of a hold.
@@ -39,6 +39,7 @@ impl Store {
             .item("sold", n(0))
             .item("holders", AttributeValue::M(HashMap::new()))
             .item("soldTo", AttributeValue::M(HashMap::new()))
+            .item(ROW_VERSION_NAME, n(ROW_VERSION))
             .condition_expression("attribute_not_exists(#bucket)")
             .expression_attribute_names("#bucket", "bucket");
         put("lay out a bucket", request).await.map(|_| ())
@@ -137,6 +138,21 @@ impl Store {
         self.read_buckets(offer, buckets, false).await
     }
 
+    /// Reads buckets consistently, each on its own: one that cannot be read does not hide the others.
+    pub async fn readable_buckets(
+        &self,
+        offer: &Offer,
+        buckets: impl IntoIterator<Item = BucketNo>,
+    ) -> Result<Rows<(BucketNo, Bucket)>, StoreError> {
+        const OPERATION: &str = "read buckets";
+        let mut found = Rows::default();
+        for row in self.bucket_rows(OPERATION, offer, buckets, true).await? {
+            found.add(format!("bucket {}", text(&row, "bucket")), read_bucket(OPERATION, row));
+        }
+        found.read.sort_by_key(|(number, _)| *number);
+        Ok(found)
+    }
+
     async fn read_buckets(
         &self,
         offer: &Offer,
@@ -144,17 +160,23 @@ impl Store {
         consistent: bool,
     ) -> Result<Vec<(BucketNo, Bucket)>, StoreError> {
         const OPERATION: &str = "read buckets";
-        let key = |bucket| Row::from([("bucket".to_owned(), s(bucket_key(offer, bucket)))]);
-        let keys: Vec<Row> = buckets.into_iter().map(key).collect();
-        let rows = self.read_many(OPERATION, &self.names.stock, keys, consistent).await?;
-        let mut read = Vec::with_capacity(rows.len());
-        for row in rows {
-            let key = row.get("bucket").and_then(|key| key.as_s().ok()).and_then(|key| parse_bucket_key(key));
-            let (_, number) = key.ok_or_else(|| StoreError::unreadable(OPERATION, "a bucket's key"))?;
-            read.push((number, read_row(OPERATION, row)?));
-        }
+        let rows = self.bucket_rows(OPERATION, offer, buckets, consistent).await?;
+        let read: Result<Vec<_>, _> = rows.into_iter().map(|row| read_bucket(OPERATION, row)).collect();
+        let mut read = read?;
         read.sort_by_key(|(number, _)| *number);
         Ok(read)
+    }
+
+    async fn bucket_rows(
+        &self,
+        operation: &'static str,
+        offer: &Offer,
+        buckets: impl IntoIterator<Item = BucketNo>,
+        consistent: bool,
+    ) -> Result<Vec<Row>, StoreError> {
+        let key = |bucket| Row::from([("bucket".to_owned(), s(bucket_key(offer, bucket)))]);
+        let keys: Vec<Row> = buckets.into_iter().map(key).collect();
+        self.read_many(operation, &self.names.stock, keys, consistent).await
     }
 
     fn bucket(
@@ -172,6 +194,12 @@ impl Store {
             .expression_attribute_names("#order", order.as_str())
             .expression_attribute_values(":quantity", n(quantity))
     }
+}
+
+fn read_bucket(operation: &'static str, row: Row) -> Result<(BucketNo, Bucket), StoreError> {
+    let (_, number) = parse_bucket_key(text(&row, "bucket"))
+        .ok_or_else(|| StoreError::unreadable_row(operation, "the key of a bucket"))?;
+    Ok((number, read_row(operation, row)?))
 }
 
 fn moved(written: Written) -> Result<Moved, StoreError> {

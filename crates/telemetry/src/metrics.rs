@@ -69,6 +69,10 @@ pub enum Metric {
     ReconcileRepairs,
     /// Steps of `reconcile` that failed.
     ReconcileErrors,
+    /// Orders whose payment deadline could not be scheduled. `reconcile` closes them.
+    DeadlinesUnscheduled,
+    /// Rows that this release cannot read: a newer one wrote them, or they are damaged.
+    UnreadableRows,
 }
 
 impl Metric {
@@ -95,6 +99,8 @@ impl Metric {
             Self::Drift => "Drift",
             Self::ReconcileRepairs => "ReconcileRepairs",
             Self::ReconcileErrors => "ReconcileErrors",
+            Self::UnreadableRows => "UnreadableRows",
+            Self::DeadlinesUnscheduled => "DeadlinesUnscheduled",
         }
     }
 
@@ -117,7 +123,9 @@ impl Metric {
             | Self::DeadLetters
             | Self::Drift
             | Self::ReconcileRepairs
-            | Self::ReconcileErrors => "Count",
+            | Self::ReconcileErrors
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => "Count",
         }
     }
 
@@ -147,7 +155,9 @@ impl Metric {
             | Self::RefundsOpen
             | Self::DeadLetters
             | Self::Drift
-            | Self::ReconcileErrors => None,
+            | Self::ReconcileErrors
+            | Self::UnreadableRows
+            | Self::DeadlinesUnscheduled => None,
         }
     }
 }

@@ -131,7 +131,8 @@ impl World {
         if let Some(order) = records.sold.keys().find(|order| !orders.contains(order)) {
             return Err(format!("units are sold to an order that is not in the list: {order}"));
         }
-        let open: Vec<OpenEntry> = self.store.open_entries().await.map_err(|error| error.to_string())?;
+        let open = self.store.open_entries().await.map_err(|error| error.to_string())?;
+        let open: Vec<OpenEntry> = open.entries.read;
         if !open.is_empty() {
             return Err(format!("ledger entries are still open: {open:?}"));
         }

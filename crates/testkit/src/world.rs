@@ -295,7 +295,7 @@ impl World {
 
     pub async fn reconcile(&self) -> flows::repair::Report {
         let (store, providers) = (self.store_of("reconcile"), self.providers_of("reconcile"));
-        flows::repair::reconcile(Context::new(&store, &providers, self.now())).await.unwrap()
+        flows::repair::reconcile(Context::new(&store, &providers, self.now())).await
     }
 }
 

@@ -20,6 +20,14 @@ pub(crate) struct SaleBody {
     buyer_cooldown_ms: Option<u32>,
     item_rate_per_second: Option<u32>,
     items: Vec<Object<ItemBody>>,
+    /// In an edit: the version that the operator has read.
+    version: Option<u64>,
+}
+
+impl SaleBody {
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.version
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -132,6 +132,9 @@ async fn list(app: &App) -> Result<Response<Body>, Problem> {
 
 async fn create(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
     let form: SaleBody = body::parse(request, body::LARGE)?;
+    if form.version().is_some() {
+        return Err(Problem::invalid("version", "must be left out: a new sale has no version yet"));
+    }
     let now = (app.clock)();
     let id = form::new_sale_id(now, (app.random)())?;
     let created = set_up::create(&app.store, id, form.into(), now).await?;
@@ -147,7 +150,8 @@ async fn read(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
 async fn edit(app: &App, id: &SaleId, request: &Request) -> Result<Response<Body>, Problem> {
     let form: SaleBody = body::parse(request, body::LARGE)?;
     let now = (app.clock)();
-    let edited = set_up::edit(&app.store, id, form.into(), now).await?;
+    let version = form.version();
+    let edited = set_up::edit(&app.store, id, form.into(), version, now).await?;
     tracing::info!(sale_id = %id, version = edited.sale.version, "a sale was edited");
     Ok(response::json(StatusCode::OK, &SaleView::of(&edited, now)))
 }

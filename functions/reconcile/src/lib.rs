@@ -6,7 +6,6 @@ use domain::Timestamp;
 use flows::repair::{Report, reconcile};
 use lambda_runtime::Diagnostic;
 use serde_json::{Value, json};
-use store::StoreError;
 use telemetry::{Metric, Metrics};
 
 /// Findings and errors that the answer lists; all are counted.
@@ -17,9 +16,6 @@ pub use runtime::App;
 /// Why a run is counted as failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The watched sales could not be listed: nothing was done.
-    #[error("nothing was reconciled: {0}")]
-    Nothing(StoreError),
     /// Some steps failed; all others were done. The next run tries them again.
     #[error("{count} steps did not work, the first: {first}")]
     Steps { count: usize, first: String },
@@ -29,7 +25,6 @@ pub enum Failure {
 impl From<Failure> for Diagnostic {
     fn from(failure: Failure) -> Self {
         let error_type = match failure {
-            Failure::Nothing(_) => "Reconcile.Nothing",
             Failure::Steps { .. } => "Reconcile.Steps",
         };
         Self { error_type: error_type.to_owned(), error_message: failure.to_string() }
@@ -39,10 +34,10 @@ impl From<Failure> for Diagnostic {
 /// Runs once.
 pub async fn handle(app: &App) -> Result<Value, Failure> {
     let now = (app.clock)();
-    let report = reconcile(app.context(now)).await.map_err(Failure::Nothing)?;
+    let report = reconcile(app.context(now)).await;
     measure(&report, now).flush(&app.metrics);
     let summary = summary(&report);
-    if report.errors.is_empty() && report.findings.is_empty() {
+    if report.errors.is_empty() && report.findings.is_empty() && report.unreadable.is_empty() {
         tracing::info!(report = %summary, "reconciled");
     } else {
         tracing::warn!(report = %summary, "reconciled, with findings or errors");
@@ -55,9 +50,14 @@ pub async fn handle(app: &App) -> Result<Value, Failure> {
 
 fn measure(report: &Report, now: Timestamp) -> Metrics {
     let mut metrics = Metrics::at(now);
-    // Always, even if 0: without data an alarm cannot tell a good state from a dead function.
-    metrics.add(Metric::Drift, "", report.drift);
-    metrics.add(Metric::RefundsOpen, "", u64::from(report.refunds_open));
+    // Even if 0: without data an alarm cannot tell a good state from a dead function. What is not known is not said.
+    if let Some(drift) = report.drift {
+        metrics.add(Metric::Drift, "", drift);
+    }
+    if let Some(refunds_open) = report.refunds_open {
+        metrics.add(Metric::RefundsOpen, "", u64::from(refunds_open));
+    }
+    metrics.add(Metric::UnreadableRows, "", u64::try_from(report.unreadable.len()).unwrap_or(u64::MAX));
     metrics.add(Metric::ReconcileErrors, "", u64::try_from(report.errors.len()).unwrap_or(u64::MAX));
     if report.refunded > 0 {
         metrics.add(Metric::Refunds, "", u64::from(report.refunded));
@@ -92,6 +92,7 @@ fn summary(report: &Report) -> Value {
         sales,
         holders,
         sent_again,
+        waiting,
         closed,
         finished,
         confirmed,
@@ -104,6 +105,8 @@ fn summary(report: &Report) -> Value {
         pages_mended,
         settled,
         drift,
+        walk_skipped,
+        unreadable,
         findings,
         errors,
     } = report;
@@ -111,6 +114,7 @@ fn summary(report: &Report) -> Value {
         "sales": sales,
         "holders": holders,
         "sentAgain": sent_again,
+        "waiting": waiting,
         "closed": closed,
         "finished": finished,
         "confirmed": confirmed,
@@ -123,6 +127,8 @@ fn summary(report: &Report) -> Value {
         "pagesMended": pages_mended,
         "settled": settled,
         "drift": drift,
+        "walkSkipped": walk_skipped,
+        "unreadable": first_of(unreadable),
         "findings": first_of(findings),
         "errors": first_of(errors),
     })
@@ -147,7 +153,8 @@ mod tests {
 
     #[test]
     fn zero_drift_is_reported_too() {
-        let quiet = lines(&Report { sales: 3, holders: 12, ..Report::default() });
+        let quiet =
+            lines(&Report { sales: 3, holders: 12, drift: Some(0), refunds_open: Some(0), ..Report::default() });
         assert_eq!(quiet.len(), 1);
         assert_eq!((&quiet[0]["Drift"], &quiet[0]["ReconcileErrors"]), (&json!(0), &json!(0)));
         assert_eq!((&quiet[0]["RefundsOpen"], &quiet[0]["Refunds"]), (&json!(0), &Value::Null));
@@ -155,16 +162,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_is_not_published() {
+        let partial = lines(&Report { unreadable: vec!["order x: version 2".into()], ..Report::default() });
+        assert_eq!((&partial[0]["Drift"], &partial[0]["RefundsOpen"]), (&Value::Null, &Value::Null));
+        assert_eq!(partial[0]["UnreadableRows"], json!(1));
+    }
+
+    #[test]
     fn refunds_are_counted_done_and_open() {
-        let refunds = lines(&Report { refunded: 2, refunds_open: 3, ..Report::default() });
+        let refunds = lines(&Report { refunded: 2, refunds_open: Some(3), ..Report::default() });
         assert_eq!((&refunds[0]["Refunds"], &refunds[0]["RefundsOpen"]), (&json!(2), &json!(3)));
         assert_eq!((&refunds[0]["Kind"], &refunds[0]["ReconcileRepairs"]), (&json!("REFUNDED"), &json!(2)));
     }
 
     #[test]
     fn repairs_are_counted_by_kind() {
-        let busy =
-            lines(&Report { sent_again: 2, released: 1, drift: 5, errors: vec!["x".into()], ..Report::default() });
+        let busy = lines(&Report {
+            sent_again: 2,
+            released: 1,
+            drift: Some(5),
+            errors: vec!["x".into()],
+            ..Report::default()
+        });
         let kinds: Vec<_> = busy.iter().map(|line| (line["Kind"].clone(), line["ReconcileRepairs"].clone())).collect();
         assert_eq!(kinds, [(json!("SENT_AGAIN"), json!(2)), (json!("RELEASED"), json!(1))]);
         assert_eq!((&busy[0]["Drift"], &busy[0]["ReconcileErrors"]), (&json!(5), &json!(1)));

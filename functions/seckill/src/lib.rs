@@ -66,6 +66,8 @@ struct Press {
 struct Queued<'a> {
     order_id: &'a OrderId,
     status: &'static str,
+    /// The quantity of the order.
+    quantity: u32,
 }
 
 /// Answers a press.
@@ -143,7 +145,10 @@ async fn press(
             "the order message was not sent: reconcile will send it"
         );
     }
-    Ok(response::json(StatusCode::ACCEPTED, &Queued { order_id: &accepted.order, status: "QUEUED" }))
+    Ok(response::json(
+        StatusCode::ACCEPTED,
+        &Queued { order_id: &accepted.order, status: "QUEUED", quantity: accepted.quantity },
+    ))
 }
 
 #[cfg(test)]
@@ -186,8 +191,8 @@ mod tests {
     fn an_accepted_buyer_gets_the_order_id() {
         let buyer = BuyerKey::of(&domain::ids::Buyer::parse("ann").unwrap(), "salt");
         let order_id = OrderId::new(Timestamp::UNIX_EPOCH, &buyer, 7);
-        let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED" }).unwrap();
-        assert_eq!(text, format!(r#"{{"orderId":"{order_id}","status":"QUEUED"}}"#));
+        let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED", quantity: 2 }).unwrap();
+        assert_eq!(text, format!(r#"{{"orderId":"{order_id}","status":"QUEUED","quantity":2}}"#));
     }
 
     #[tokio::test]

@@ -83,10 +83,11 @@ pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Standing; 2] {
     let item = ItemId::parse("i").unwrap();
     let key = IdempotencyKey::parse("k").unwrap();
     let claim = tables.claims[row];
-    let answered = |order| Answered { order: real_id(order), item: item.clone(), quantity: 1 };
+    let answered = |order| Answered { order: real_id(order), item: item.clone(), quantity: 1, got: None };
     let claims = BuyerClaims {
         claims: claim.map(|claim| (item.clone(), real_claim(claim))).into_iter().collect(),
         keys: tables.keys[row].map(|order| (key.clone(), answered(order))).into_iter().collect(),
+        ..BuyerClaims::default()
     };
     [1_001, NOW_S].map(|now| {
         let press = Press { item: &item, quantity: 1, key: keyed.then_some(&key), now: at(now) };

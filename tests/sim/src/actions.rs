@@ -1,6 +1,7 @@
 //! Starts an action: requests of buyers, payments at the providers, deliveries to the functions, the operator, and
 //! reconcile.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use domain::availability::{PageNo, pages};
 use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sources::events::{queue_event, stream_event};
@@ -14,6 +15,9 @@ use crate::run::Sim;
 
 /// How much too early a schedule may fire, in milliseconds.
 const EARLY_MS: i64 = 30_000;
+
+/// The key of a row.
+pub(crate) type RowKey = std::collections::HashMap<String, AttributeValue>;
 
 /// Added to an actor's number for the second of two invocations with the same event.
 const SECOND_ACTOR: u64 = 1_000_000;
@@ -65,7 +69,54 @@ impl Sim {
                 self.operate(id, "pause")
             }
             Action::Resume => self.operate(id, "resume"),
+            Action::Edit { name } => {
+                let path = format!("/admin/sales/{}", self.offer.sale);
+                let invocation = actors::edit(self.functions.admin(environment), &path, name);
+                self.start(id, (Function::Admin, environment), invocation)
+            }
+            Action::NewerRow { table, row } => {
+                self.change_row_version(*table, *row).await;
+                Ok(())
+            }
         }
+    }
+
+    /// Gives a row a version that this release cannot read. If there is such a row already, it becomes readable again.
+    async fn change_row_version(&mut self, table: usize, row: usize) {
+        if self.newer_row.is_some() {
+            return self.restore_row_version().await;
+        }
+        let names = names();
+        let (table, key): (String, &[&str]) = match table {
+            0 => (names.stock, &["bucket"]),
+            1 => (names.orders, &["buyer", "order"]),
+            _ => (names.claims, &["buyer", "sale"]),
+        };
+        let client = aws_sdk_dynamodb::Client::new(&self.observer.wire.sdk_config());
+        let rows = client.scan().table_name(&table).consistent_read(true).send().await.unwrap().items.unwrap();
+        let key_of = |row: &RowKey| key.iter().map(|name| ((*name).to_owned(), row[*name].clone())).collect();
+        let mut keys: Vec<RowKey> = rows.iter().map(key_of).collect();
+        keys.sort_by_key(|row| key.iter().map(|name| row[*name].as_s().unwrap().clone()).collect::<Vec<_>>());
+        let Some(chosen) = row.checked_rem(keys.len()) else { return };
+        let chosen = keys.swap_remove(chosen);
+        self.mark("row of a newer version");
+        self.set_row_version(&table, &chosen, "2").await;
+        self.newer_row = Some((table, chosen));
+    }
+
+    /// Makes the row of a newer version readable again, if there is one.
+    pub(crate) async fn restore_row_version(&mut self) {
+        if let Some((table, key)) = self.newer_row.take() {
+            self.set_row_version(&table, &key, "1").await;
+        }
+    }
+
+    async fn set_row_version(&self, table: &str, key: &RowKey, version: &str) {
+        let client = aws_sdk_dynamodb::Client::new(&self.observer.wire.sdk_config());
+        let version = AttributeValue::N(version.to_owned());
+        let change = client.update_item().table_name(table).set_key(Some(key.clone()));
+        let change = change.update_expression("SET rowVersion = :v").expression_attribute_values(":v", version);
+        change.send().await.unwrap();
     }
 
     fn change_order(&mut self, id: u64, buyer: usize, nth_latest: NthLatest, what: &'static str) -> Result<(), String> {

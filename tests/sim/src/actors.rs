@@ -35,8 +35,8 @@ pub struct Payment {
 
 /// The outcome of an invocation.
 pub enum Outcome {
-    /// The answer to a press: 202 with this order, or a refusal.
-    Pressed(Press, Result<OrderId, Refused>),
+    /// The answer to a press: 202 with this order and its quantity, or a refusal.
+    Pressed(Press, Result<(OrderId, u32), Refused>),
     /// The status of an order, or the code of a refusal.
     OrderViewed(OrderId, Result<String, String>),
     /// A buyer's payment that is open at a provider. `None`: refused, or paid with points.
@@ -45,6 +45,8 @@ pub enum Outcome {
     Answered(&'static str, u16, String),
     /// The key of a restock and the status of the answer.
     Restocked(String, u16),
+    /// An operator's edit was saved: the version that was read, and the new name.
+    Edited(u64, String),
     /// Messages were handled. The `failed` ones are to be delivered again.
     Consumed {
         failed: Vec<String>,
@@ -73,7 +75,7 @@ pub struct Refused {
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Pressed(press, Ok(order)) => write!(f, "buyer {} is accepted: {order}", press.buyer),
+            Outcome::Pressed(press, Ok((order, _))) => write!(f, "buyer {} is accepted: {order}", press.buyer),
             Outcome::Pressed(press, Err(refused)) => write!(f, "buyer {} is refused: {}", press.buyer, refused.code),
             Outcome::OrderViewed(order, Ok(status)) => write!(f, "{order} is {status}"),
             Outcome::OrderViewed(order, Err(code)) => write!(f, "{order} cannot be viewed: {code}"),
@@ -81,6 +83,7 @@ impl std::fmt::Display for Outcome {
             Outcome::PaymentStarted(buyer, None) => write!(f, "buyer {buyer} has no open payment"),
             Outcome::Answered(what, status, code) => write!(f, "{what}: {status} {code}"),
             Outcome::Restocked(key, status) => write!(f, "{key}: {status}"),
+            Outcome::Edited(read, name) => write!(f, "{name} is saved over version {read}"),
             Outcome::Consumed { failed, receipts, .. } => {
                 write!(f, "{} of {} messages are handled", receipts.len() - failed.len(), receipts.len())
             }
@@ -113,7 +116,11 @@ pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Invocation {
     Box::pin(async move {
         let answer = Answer::of(seckill::handle(&app, asked).await);
         let answered = match answer.status {
-            202 => Ok(OrderId::parse(answer.json()["orderId"].as_str().unwrap()).unwrap()),
+            202 => {
+                let body = answer.json();
+                let quantity = u32::try_from(body["quantity"].as_u64().unwrap()).unwrap();
+                Ok((OrderId::parse(body["orderId"].as_str().unwrap()).unwrap(), quantity))
+            }
             _ => {
                 let order = answer.json()["orderId"].as_str().and_then(|order| OrderId::parse(order).ok());
                 Err(Refused { code: answer.code(), order })
@@ -154,6 +161,33 @@ pub fn change_order(app: Rc<shop::App>, buyer: usize, order: &OrderId, what: &'s
 pub fn operate(app: admin::App, what: &'static str, path: &str) -> Invocation {
     let asked = request(Some("operator"), "seckill/admin", "POST", path, &[], None);
     Box::pin(async move { answered(what, Answer::of(admin::handle(&app, asked).await)) })
+}
+
+/// An operator opens the sale in the console, and saves it under another name.
+pub fn edit(app: admin::App, path: &str, name: &str) -> Invocation {
+    let (path, name) = (path.to_owned(), name.to_owned());
+    Box::pin(async move {
+        let read = request(Some("operator"), "seckill/admin", "GET", &path, &[], None);
+        let read = Answer::of(admin::handle(&app, read).await);
+        if read.status != 200 {
+            return answered("edit", read);
+        }
+        let sale = read.json();
+        let version = sale["version"].as_u64().unwrap();
+        let kept = |of: &Value, fields: &[&str]| -> serde_json::Map<String, Value> {
+            fields.iter().map(|field| ((*field).to_owned(), of[*field].clone())).collect()
+        };
+        let mut form = kept(&sale, &["version", "startsAt", "endsAt", "paymentWindowSeconds", "buyerCooldownMs"]);
+        let item = ["itemId", "name", "price", "originalPrice", "currency", "stock", "limitPerBuyer", "pointsPrice"];
+        let items = sale["items"].as_array().unwrap().iter().map(|one| Value::Object(kept(one, &item))).collect();
+        form.insert("name".to_owned(), json!(name));
+        form.insert("items".to_owned(), Value::Array(items));
+        let saved = request(Some("operator"), "seckill/admin", "PUT", &path, &[], Some(Value::Object(form)));
+        match Answer::of(admin::handle(&app, saved).await) {
+            saved if saved.status == 200 => Outcome::Edited(version, name),
+            refused => answered("edit", refused),
+        }
+    })
 }
 
 pub fn restock(app: admin::App, path: &str, key: &str, quantity: u32) -> Invocation {

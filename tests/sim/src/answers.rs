@@ -52,6 +52,13 @@ impl Sim {
             Outcome::Restocked(key, 200..300) => {
                 self.restocked.insert(key);
             }
+            Outcome::Edited(read, name) => {
+                self.mark("edited");
+                if let Some(other) = self.edits.insert(read, name.clone()).filter(|other| *other != name) {
+                    return Err(format!("two operators saved over version {read}: {other}, and then {name}"));
+                }
+            }
+            Outcome::Answered("edit", 412, _) => self.mark("edit refused as stale"),
             Outcome::OrderViewed(..)
             | Outcome::PaymentStarted(..)
             | Outcome::Answered(..)
@@ -62,10 +69,10 @@ impl Sim {
     }
 
     /// Checks the answer to a press.
-    fn check_answer(&mut self, press: &Press, answer: Result<OrderId, Refused>) -> Result<(), String> {
+    fn check_answer(&mut self, press: &Press, answer: Result<(OrderId, u32), Refused>) -> Result<(), String> {
         let Press { buyer, key, quantity, .. } = press;
-        let order = match answer {
-            Ok(order) => order,
+        let (order, got) = match answer {
+            Ok(accepted) => accepted,
             Err(refused) => {
                 return match refused.code.as_str() {
                     "SOLD_OUT" => self.check_sold_out(press),
@@ -87,6 +94,9 @@ impl Sim {
             }
         };
         self.mark("accepted");
+        if let Some(before) = self.quantities.insert(order.clone(), got).filter(|before| *before != got) {
+            return Err(format!("order {order} was answered with {before} units, and then with {got}"));
+        }
         if let Some(key) = key
             && let Some(before) = self.answers.insert((*buyer, key.clone()), order.clone())
             && before != order

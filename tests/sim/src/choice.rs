@@ -104,6 +104,15 @@ pub enum Action {
     },
     Pause,
     Resume,
+    /// An operator reads the sale, and saves it under another name.
+    Edit {
+        name: String,
+    },
+    /// A newer release writes a row, which this one cannot read; or writes it back as this one knows it.
+    NewerRow {
+        table: usize,
+        row: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +186,8 @@ impl fmt::Display for Action {
             Action::Restock { quantity, key } => write!(f, "restock of {quantity} ({key})"),
             Action::Pause => f.write_str("the sale is paused"),
             Action::Resume => f.write_str("the sale is resumed"),
+            Action::Edit { name } => write!(f, "an operator edits the sale: {name}"),
+            Action::NewerRow { table, row } => write!(f, "row {row} of table {table} has another version"),
         }
     }
 }

@@ -19,7 +19,7 @@ pub const FAULTS: [Fault; 8] = [
 ];
 
 /// Every activity with its base weight. The conditions of a run multiply the weights.
-const ACTIVITIES: [(Activity, u32); 15] = [
+const ACTIVITIES: [(Activity, u32); 17] = [
     (Activity::Press, 20),
     (Activity::ViewOrder, 4),
     (Activity::Cancel, 3),
@@ -35,6 +35,8 @@ const ACTIVITIES: [(Activity, u32); 15] = [
     (Activity::Pause, 1),
     (Activity::Resume, 6),
     (Activity::CatchUp, 4),
+    (Activity::Edit, 2),
+    (Activity::NewerRow, 2),
 ];
 
 /// What buyers, providers, the operator and AWS do by themselves.
@@ -55,6 +57,8 @@ pub enum Activity {
     Pause,
     Resume,
     CatchUp,
+    Edit,
+    NewerRow,
 }
 
 #[derive(Clone, Debug)]

@@ -128,6 +128,8 @@ impl Sim {
             Activity::Restock => Action::Restock { quantity: 1, key: format!("restock-{}", self.rng.below(3)) },
             Activity::Pause => Action::Pause,
             Activity::Resume => Action::Resume,
+            Activity::Edit => Action::Edit { name: format!("sale {}", self.rng.below(1_000_000)) },
+            Activity::NewerRow => Action::NewerRow { table: self.rng.below(3), row: self.rng.below(64) },
             Activity::CatchUp => return Choice::ReplicaCatchesUp { writes: 1 + self.rng.below(20) },
         })
     }

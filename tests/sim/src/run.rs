@@ -72,6 +72,12 @@ pub struct Sim {
     /// The keys of requested restocks, and of those that were answered with success. Each restock is one unit.
     pub(crate) restocks: BTreeSet<String>,
     pub(crate) restocked: BTreeSet<String>,
+    /// Saved edits: the new name, by the version that was read.
+    pub(crate) edits: BTreeMap<u64, String>,
+    /// The quantities that accepted orders were answered with.
+    pub(crate) quantities: BTreeMap<OrderId, u32>,
+    /// The row that a newer release has written.
+    pub(crate) newer_row: Option<(String, crate::actions::RowKey)>,
     /// Whether the sale was ever paused.
     pub(crate) paused: bool,
     /// The quantities that each buyer's keys were used with.
@@ -168,6 +174,9 @@ impl Sim {
             unanswered: Vec::new(),
             restocks: BTreeSet::new(),
             restocked: BTreeSet::new(),
+            edits: BTreeMap::new(),
+            quantities: BTreeMap::new(),
+            newer_row: None,
             paused: false,
             key_uses: BTreeMap::new(),
             safety,

@@ -23,6 +23,7 @@ const ROUNDS_S: [u64; 12] = [400, 400, 400, 400, 3_700, 3_700, 3_700, 3_700, 3_7
 impl Sim {
     pub(crate) async fn settle_and_check(&mut self) -> Result<(), String> {
         self.note("settling: no more faults".into());
+        self.restore_row_version().await;
         self.finish_actors().await?;
         // The settling phase continues where the simulated reader stopped: records that it skipped stay skipped.
         self.observer.set_stream_position(self.position.clone());
@@ -42,7 +43,8 @@ impl Sim {
             self.observer.settle_down().await;
             self.safety.check(&self.observer, &all).await?;
             let is_quiet = found.found_nothing()
-                && found.refunds_open == 0
+                && found.refunds_open == Some(0)
+                && !found.walk_skipped
                 && arrived == 0
                 && late == 0
                 && self.until_the_next_notice().await == 0;
@@ -96,6 +98,11 @@ impl Sim {
         let failed = |order: &&OrderId| self.safety.order(order).is_some_and(|order| order.status == Status::Failed);
         if let Some(order) = self.orders.values().flatten().find(failed) {
             return Err(format!("order {order} was accepted but is FAILED"));
+        }
+        for (id, quantity) in &self.quantities {
+            if let Some(order) = self.safety.order(id).filter(|order| order.quantity != *quantity) {
+                return Err(format!("order {id} was answered with {quantity} units, but has {}", order.quantity));
+            }
         }
         let records = self.observer.records(&self.offer).await;
         self.count_ends(&records);

@@ -25,7 +25,9 @@ const PLACES: &str = "
     payment Paid                    payment PaidLate                payment Failed
     payment NotifiedAgain
     delivery Once                   delivery Twice                  delivery NotDeleted             delivery Lost
-    delivery of a newer version
+    delivery of a newer version     row of a newer version          edited
+    edit refused as stale
+    metric UnreadableRows           metric DeadlinesUnscheduled
     deadline Due                    deadline Early                  deadline Twice                  deadline Never
     metric PurchaseAccepted         metric PurchaseUnsent           metric PurchaseRefused SOLD_OUT
     metric PurchaseRefused DUPLICATE_ORDER                          metric PurchaseRefused IDEMPOTENCY_MISMATCH

@@ -108,6 +108,11 @@ impl BucketPicker {
         Ok(Pick::Nothing { available: view.best_seen() })
     }
 
+    /// The most units that a bucket of the page in use was seen to have.
+    pub async fn available(&self, offer: &Offer) -> u32 {
+        self.view(offer).lock().await.best_seen()
+    }
+
     /// Remembers that a bucket was seen to have only `free` units.
     pub async fn observed(&self, offer: &Offer, bucket: BucketNo, free: u32, now: Timestamp) {
         let view = self.view(offer);
@@ -202,7 +207,7 @@ impl View {
         for page in all_pages(search.buckets) {
             let content = read.remove(&page).unwrap_or_else(|| Page::assume_open(page, search.buckets));
             self.note_version(page, &content);
-            if !content.open.is_empty() && !self.is_used_up(page) {
+            if !content.open.is_empty() && !self.is_used_up(page, search.quantity) {
                 open.push((page, content));
             }
         }
@@ -213,10 +218,11 @@ impl View {
         self.turn_to(chosen, search);
     }
 
-    /// Whether every bucket of the page in use was seen to be empty.
-    fn is_used_up(&self, page: PageNo) -> bool {
-        let is_empty = |bucket: &BucketNo| matches!(self.free_at_most.get(bucket), Some((0, _)));
-        self.page == Some(page) && self.open.iter().all(is_empty)
+    /// Whether every bucket of the page in use was seen to have too few units.
+    fn is_used_up(&self, page: PageNo, quantity: u32) -> bool {
+        let is_short =
+            |bucket: &BucketNo| self.free_at_most.get(bucket).is_some_and(|(free_at_most, _)| *free_at_most < quantity);
+        self.page == Some(page) && self.open.iter().all(is_short)
     }
 
     fn note_version(&mut self, page: PageNo, content: &Page) {

@@ -5,9 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use domain::availability::pages;
 use domain::bucket::BucketNo;
 use domain::claim::{Claim, ClaimState};
-use domain::ids::IdempotencyKey;
+use domain::ids::{IdempotencyKey, Offer};
 use domain::sale::Item;
 use store::{ClaimWrite, Hold, StoreError};
 
@@ -49,7 +50,7 @@ impl Seckill {
                 self.picker.read_buckets(&self.store, offer, purchase.now, random).await?;
             }
             let next = match tried {
-                BUCKETS_TRIED => Err(Refusal::Busy),
+                BUCKETS_TRIED => Err(self.given_up(offer, item, claim.quantity).await),
                 _ => match self.pick(purchase, item, claim.quantity, random).await? {
                     Pick::Bucket(bucket) => Ok(bucket),
                     Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
@@ -82,6 +83,17 @@ impl Seckill {
             }
         }
         Err(Refusal::Busy)
+    }
+
+    /// Every bucket that was tried has too few units. If that is because the free units are scattered, the answer is
+    /// what can be had from one bucket. Of an item with several pages, others may have more.
+    async fn given_up(&self, offer: &Offer, item: &Item, quantity: u32) -> Refusal {
+        match self.picker.available(offer).await {
+            available if (1..quantity).contains(&available) && pages(item.layout.buckets()) == 1 => {
+                Refusal::SoldOut { available }
+            }
+            _ => Refusal::Busy,
+        }
     }
 
     pub(super) async fn pick(

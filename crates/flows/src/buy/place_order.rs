@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | the claim is ORDERED | no order yet | the message comes again; if it is lost, reconcile sends it again |
 //! | the order is placed | no schedule | the message comes again; else reconcile closes the order when overdue |
+//! | the schedule could not be made | no schedule | reconcile closes the order when overdue |
 //! | the schedule is made | nothing | |
 //!
 //! The claim decides: an order is only made for the purchase that has the buyer's claim. A purchase that lost it
@@ -34,16 +35,29 @@ pub enum Placement {
     Failed(Reason),
 }
 
+/// A placement, and why its deadline could not be scheduled, if it could not: reconcile closes the order then.
+#[derive(Debug)]
+pub struct PlacedOrder {
+    pub placement: Placement,
+    pub unscheduled: Option<StoreError>,
+}
+
+impl From<Placement> for PlacedOrder {
+    fn from(placement: Placement) -> Self {
+        Self { placement, unscheduled: None }
+    }
+}
+
 /// Makes the order of a message.
 pub async fn place_order(
     store: &Store,
     sales: &Sales,
     message: &OrderMessage,
     now: Timestamp,
-) -> Result<Placement, StoreError> {
+) -> Result<PlacedOrder, StoreError> {
     let offer = message.offer();
     let Some((sale, item)) = sale_and_item(store, sales, &offer, now).await? else {
-        return fail(store, message, Reason::UnknownItem, now).await;
+        return fail(store, message, Reason::UnknownItem, now).await.map(PlacedOrder::from);
     };
 
     // 1. From now on the claim belongs to this order, at this message's bucket: only the order's own end removes it.
@@ -52,7 +66,7 @@ pub async fn place_order(
         ClaimWrite::Refused(claims) => match claims.claims.get(&offer.item) {
             // Another message of the same order was first, perhaps with another bucket: that bucket is the order's.
             Some(claim) if claim.order == message.order_id && claim.state != ClaimState::Held => claim.bucket,
-            _ => return fail(store, message, Reason::ClaimLost, now).await,
+            _ => return fail(store, message, Reason::ClaimLost, now).await.map(PlacedOrder::from),
         },
     };
 
@@ -65,13 +79,17 @@ pub async fn place_order(
 
     // 3. Its deadline. A schedule that exists is this one. An order that has ended needs none, but the claim
     // found above should have been dropped when it ended.
+    let mut unscheduled = None;
     if !order.status.is_live() {
         finish::closed(store, &order).await?;
     } else if order.status == Status::PendingPayment {
         let soonest = now.saturating_add(SignedDuration::from_secs(1)).unwrap_or(now);
-        store.schedule_deadline(&order.id, order.pay_by.max(soonest), order.trace.as_deref()).await?;
+        let deadline = order.pay_by.max(soonest);
+        unscheduled = store.schedule_deadline(&order.id, deadline, order.trace.as_deref()).await.err();
     }
-    Ok(if new { Placement::Placed(Box::new(order)) } else { Placement::AlreadyPlaced(Box::new(order)) })
+    let order = Box::new(order);
+    let placement = if new { Placement::Placed(order) } else { Placement::AlreadyPlaced(order) };
+    Ok(PlacedOrder { placement, unscheduled })
 }
 
 /// The sale and the item of an order. If the cache does not know them, the database is read before the purchase fails.

@@ -15,6 +15,8 @@
 //! where the claim says. A hold that arrives after its claim has moved on is a holder that no claim points to:
 //! reconcile returns it.
 //!
+//! A purchase of another quantity that an earlier request left without units is replaced, not resumed.
+//!
 //! An accepted purchase must never be undone. Three rules ensure it:
 //!
 //! - The first request does not re-read its claim after the hold, so no other request may withdraw the claim
@@ -28,6 +30,7 @@
 use std::time::Duration;
 
 use domain::Timestamp;
+use domain::bucket::BucketNo;
 use domain::claim::{BuyerClaims, Claim, ClaimStanding, ClaimState, Press, first_request_ended};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
@@ -68,6 +71,8 @@ pub struct Purchase {
 pub struct Accepted {
     /// The order that exists, or will exist.
     pub order: OrderId,
+    /// Its quantity. It differs from what was asked for if an earlier request's units were held already.
+    pub quantity: u32,
     /// How long the hold took; `None`: the purchase was accepted by an earlier request.
     pub hold_took: Option<Duration>,
     /// Why the message could not be sent, if it could not: reconcile will send it.
@@ -143,6 +148,18 @@ impl Seckill {
             }
         };
         self.admit(purchase, sale)?;
+        self.claim_and_hold(purchase, sale, item, bucket).await
+    }
+
+    /// Makes the claim and holds the units; or tells why not, or resumes what an earlier request has left.
+    async fn claim_and_hold(
+        &self,
+        purchase: &Purchase,
+        sale: &Sale,
+        item: &Item,
+        bucket: BucketNo,
+    ) -> Result<Accepted, Refusal> {
+        let Purchase { offer, now, .. } = purchase;
         let order = OrderId::new(*now, &purchase.buyer_key, purchase.random);
         // Without a key of the buyer's, the order's id is the key. A key outlives its claim: a delayed write of
         // the claim that arrives after the order has ended is refused because of it. Otherwise it would leave a
@@ -150,12 +167,14 @@ impl Seckill {
         let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
         let (quantity, state) = (purchase.quantity, ClaimState::Held);
         let claim = Claim { order, quantity, bucket, state, previous_buckets: Vec::new() };
+        let cooldown_ms = i64::from(sale.buyer_cooldown_ms);
         let new = NewClaim {
             offer,
             buyer: &purchase.buyer,
             claim: &claim,
             key: &key,
             expires: sale.ends_at.saturating_add(CLAIMS_KEPT_FOR).unwrap_or(sale.ends_at),
+            cooldown: (cooldown_ms > 0).then(|| (*now, SignedDuration::from_millis(cooldown_ms))),
         };
         let (written, claims) = self.store.claim(&new).await?;
         match written {
@@ -170,12 +189,18 @@ impl Seckill {
                 Ok(self.send(purchase, held).await)
             }
             ClaimWrite::Refused(claims) => match claims.standing(&press(purchase)) {
-                ClaimStanding::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
+                ClaimStanding::Same(order) => Ok(same(purchase, order, &claims)),
+                ClaimStanding::Resume(claim) if claim.quantity != purchase.quantity => {
+                    self.resume_or_replace(purchase, sale, item, claim, &claims).await
+                }
                 ClaimStanding::Resume(claim) => self.resume(purchase, item, claim, &claims).await,
                 ClaimStanding::Duplicate(order) => Err(Refusal::Duplicate(order)),
                 ClaimStanding::Mismatch => Err(Refusal::Mismatch),
-                // The write was refused because of a claim or a key, and both have disappeared since.
-                ClaimStanding::Free => Err(Refusal::Busy),
+                ClaimStanding::Free => match claims.cooldown_left_ms(&offer.item, cooldown_ms, *now) {
+                    // The write was refused because of a claim or a key, and both have disappeared since.
+                    0 => Err(Refusal::Busy),
+                    retry_after_ms => Err(Refusal::RateLimited { retry_after_ms }),
+                },
             },
         }
     }
@@ -205,7 +230,7 @@ impl Seckill {
         let known = purchase.key.as_ref().is_some_and(|key| claims.keys.contains_key(key));
         let sold_out = matches!(refusal, Refusal::SoldOut { .. });
         match claims.standing(&press(purchase)) {
-            ClaimStanding::Same(order) => Ok(Accepted { order, hold_took: None, unsent: None }),
+            ClaimStanding::Same(order) => Ok(same(purchase, order, &claims)),
             // An unfinished purchase is finished. A sale that does not sell now gives it no new units, though.
             ClaimStanding::Resume(claim)
                 if known && (sold_out || stock::held_in(&self.store, &purchase.offer, &claim).await?.is_some()) =>
@@ -218,6 +243,35 @@ impl Seckill {
         }
     }
 
+    /// An earlier request of this buyer has left a purchase of another quantity. If its units are held, it is resumed,
+    /// and the answer says its quantity. Otherwise this purchase takes its place, once the earlier request has
+    /// certainly ended: until then its hold may still arrive, and what it was accepted with must not be undone.
+    async fn resume_or_replace(
+        &self,
+        purchase: &Purchase,
+        sale: &Sale,
+        item: &Item,
+        claim: Claim,
+        claims: &BuyerClaims,
+    ) -> Result<Accepted, Refusal> {
+        let offer = &purchase.offer;
+        if stock::held_in(&self.store, offer, &claim).await?.is_some() {
+            return self.resume(purchase, item, claim, claims).await;
+        }
+        if !first_request_ended(&claim.order, purchase.now) {
+            return Err(Refusal::Busy);
+        }
+        let keys: Vec<IdempotencyKey> = keys_of(claims, &claim.order);
+        match self.store.withdraw_claim(offer, &claim, &keys).await? {
+            ClaimWrite::Done => match self.pick(purchase, item, purchase.quantity, purchase.random).await? {
+                Pick::Bucket(bucket) => Box::pin(self.claim_and_hold(purchase, sale, item, bucket)).await,
+                Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
+            },
+            // Another request works on it.
+            ClaimWrite::Refused(_) => Err(Refusal::Busy),
+        }
+    }
+
     /// Resumes an unfinished purchase of this buyer. Its quantity stays: its stock may be held already.
     async fn resume(
         &self,
@@ -226,8 +280,7 @@ impl Seckill {
         claim: Claim,
         claims: &BuyerClaims,
     ) -> Result<Accepted, Refusal> {
-        let answered = claims.keys.iter().filter(|(_, answered)| answered.order == claim.order);
-        let keys: Vec<IdempotencyKey> = answered.map(|(key, _)| key.clone()).collect();
+        let keys = keys_of(claims, &claim.order);
         let is_more = claim.quantity > purchase.quantity;
         let request = match first_request_ended(&claim.order, purchase.now) {
             true => Request::AfterTheFirst(&keys),
@@ -243,7 +296,7 @@ impl Seckill {
         let held = self.mark_ordered(purchase, held).await?;
         let accepted = self.send(purchase, held).await;
         if let Some(key) = purchase.key.as_ref().filter(|key| !keys.contains(key)) {
-            self.add_key(purchase, &accepted.order, key).await?;
+            self.add_key(purchase, &accepted, key).await?;
         }
         Ok(accepted)
     }
@@ -264,8 +317,9 @@ impl Seckill {
     }
 
     /// Records the answer under this request's key, too.
-    async fn add_key(&self, purchase: &Purchase, order: &OrderId, key: &IdempotencyKey) -> Result<(), Refusal> {
-        match self.store.add_key(&purchase.offer, order, key, purchase.quantity).await? {
+    async fn add_key(&self, purchase: &Purchase, accepted: &Accepted, key: &IdempotencyKey) -> Result<(), Refusal> {
+        let Accepted { order, quantity, .. } = accepted;
+        match self.store.add_key(&purchase.offer, order, key, purchase.quantity, *quantity).await? {
             ClaimWrite::Refused(claims) if claims.keys.get(key).is_none_or(|answered| answered.order != *order) => {
                 Err(Refusal::Busy)
             }
@@ -288,7 +342,7 @@ impl Seckill {
         // Claim and hold are durable: if the queue is down, the order is delayed and not lost. Reconcile sends
         // the message.
         let unsent = self.store.send_order(&message).await.err();
-        Accepted { order: claim.order, hold_took: Some(took), unsent }
+        Accepted { order: claim.order, quantity: claim.quantity, hold_took: Some(took), unsent }
     }
 
     /// Removes old answers of a buyer who has many. A failure has no consequence: the next press tries again.
@@ -300,6 +354,18 @@ impl Seckill {
             tracing::warn!(%error, "old idempotency keys were not removed");
         }
     }
+}
+
+/// The answer that an earlier request got.
+fn same(purchase: &Purchase, order: OrderId, claims: &BuyerClaims) -> Accepted {
+    let quantity = claims.quantity_of(&order).unwrap_or(purchase.quantity);
+    Accepted { order, quantity, hold_took: None, unsent: None }
+}
+
+/// The keys that are answered with an order.
+fn keys_of(claims: &BuyerClaims, order: &OrderId) -> Vec<IdempotencyKey> {
+    let answered = claims.keys.iter().filter(|(_, answered)| answered.order == *order);
+    answered.map(|(key, _)| key.clone()).collect()
 }
 
 fn press(purchase: &Purchase) -> Press<'_> {

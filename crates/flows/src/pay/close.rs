@@ -6,7 +6,8 @@
 //! | the payment is closed at its provider | the same | (1); closing it again has no effect |
 //! | the order is CLOSED, its frozen points are back | claim and units still held | (2) |
 //! | the claim is dropped | units still held; the buyer may buy again | (2) |
-//! | the units are released | nothing | |
+//! | the units are released | the schedule of its deadline | it fires without effect |
+//! | the schedule is deleted | nothing | |
 //!
 //! (1) The same close again, which Lambda retries, or reconcile after the deadline. A buyer who asks for a payment in
 //! the meantime gets a new one.
@@ -68,6 +69,14 @@ pub enum CloseOutcome {
 
 /// Closes an order.
 pub async fn close(context: Context<'_>, id: &OrderId, cause: Cause) -> Result<CloseOutcome, FlowError> {
+    let outcome = close_unpaid(context, id, cause).await?;
+    if let CloseOutcome::Closed(order) | CloseOutcome::AlreadyClosed(order) = &outcome {
+        finish::drop_deadline(context.store, order, context.now).await;
+    }
+    Ok(outcome)
+}
+
+async fn close_unpaid(context: Context<'_>, id: &OrderId, cause: Cause) -> Result<CloseOutcome, FlowError> {
     let Context { store, now, .. } = context;
     let deadline_passed = (cause == Cause::Deadline).then_some(now);
     // Most orders have no payment open: one write closes them, without a read.

@@ -8,7 +8,8 @@
 //! |---|---|---|---|
 //! | waits | PAID (spends frozen points) | no pay log, units not sold | the notice again or reconcile, by the holder |
 //! | | pay log | units not sold | the same |
-//! | | units sold | nothing left | |
+//! | | units sold | the schedule of its deadline | it fires without effect |
+//! | | the schedule is deleted | nothing left | |
 //! | is closed | money into the pay log, marked open | the order is still closed | reconcile, led by that mark |
 //! | | the remaining steps of the close | the same | the same |
 //! | | PAID, units sold, claim, mark removed: one transaction | nothing left | |
@@ -54,6 +55,9 @@ pub enum Settled {
 pub async fn settle(context: Context<'_>, arrived: &Arrived) -> Result<Settled, FlowError> {
     let mut leftovers = Vec::new();
     let settled = settle_one(context, arrived, &mut leftovers).await;
+    if let Ok(Settled::Paid(order) | Settled::AlreadyPaid(order)) = &settled {
+        finish::drop_deadline(context.store, order, context.now).await;
+    }
     // Only this run knows of these payments: they are closed even if the order's last steps failed.
     while let Some(leftover) = leftovers.pop() {
         if let Err(error) = close_leftover(context, &leftover, &mut leftovers).await {

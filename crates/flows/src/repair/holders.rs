@@ -1,22 +1,25 @@
 //! Each holder that is old enough leads to its order and its claim, which say what is missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::bucket::{Bucket, BucketNo};
 use domain::ids::{Buyer, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
-use domain::repair::{HolderVerdict, holder_verdict, is_due};
+use domain::repair::{HolderVerdict, holder_verdict, is_due, is_send_due};
 use futures::stream::{self, StreamExt};
 use store::StoreError;
 
-use super::{Report, Run};
+use super::Report;
+use super::walk::Run;
 use crate::buy::place_order;
 use crate::pay::close::{self, Cause, CloseOutcome};
 use crate::{Context, FlowError, finish};
 
 /// Holders that are repaired at the same time.
 const CONCURRENCY: usize = 8;
+/// Holders between two looks at the lease. Their orders are read together.
+const BETWEEN_LEASES: usize = 1_600;
 
 /// A holder that is old enough to be examined.
 struct Holder {
@@ -32,7 +35,7 @@ pub(super) async fn repair(
     read: &[(BucketNo, Bucket)],
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    let Context { store, now, .. } = run.context;
+    let now = run.context.now;
     let due: Vec<Holder> = read
         .iter()
         .flat_map(|(number, bucket)| bucket.holders.iter().map(move |(order, quantity)| (*number, order, *quantity)))
@@ -40,27 +43,51 @@ pub(super) async fn repair(
         .map(|(bucket, order, quantity)| Holder { bucket, order: order.clone(), quantity })
         .collect();
     report.holders += u64::try_from(due.len()).unwrap_or(u64::MAX);
-    let orders = store.orders(due.iter().map(|holder| &holder.order).collect::<BTreeSet<_>>()).await?;
-    let done: Vec<(OrderId, Result<HolderVerdict, FlowError>)> = stream::iter(due)
+    for holders in due.chunks(BETWEEN_LEASES) {
+        if !run.lease.keep(run.context).await? {
+            return Ok(());
+        }
+        repair_some(run, offer, holders, report).await?;
+    }
+    Ok(())
+}
+
+async fn repair_some(run: &Run<'_>, offer: &Offer, holders: &[Holder], report: &mut Report) -> Result<(), StoreError> {
+    let ids: BTreeSet<&OrderId> = holders.iter().map(|holder| &holder.order).collect();
+    let found = run.context.store.readable_orders(ids).await?;
+    let unreadable: BTreeSet<String> = found.unreadable.iter().map(|row| row.name.clone()).collect();
+    report.unreadable.extend(found.unreadable.iter().map(ToString::to_string));
+    let orders: BTreeMap<OrderId, Order> = found.read.into_iter().map(|order| (order.id.clone(), order)).collect();
+    // Nothing is decided about an order that cannot be read.
+    let readable = holders.iter().filter(|holder| !unreadable.contains(&format!("order {}", holder.order)));
+    let done: Vec<(&OrderId, Result<Repair, FlowError>)> = stream::iter(readable)
         .map(|holder| {
             let order = orders.get(&holder.order);
-            async move { (holder.order.clone(), repair_holder(run, offer, &holder, order).await) }
+            async move { (&holder.order, repair_holder(run, offer, holder, order).await) }
         })
         .buffer_unordered(CONCURRENCY)
         .collect()
         .await;
     for (order, result) in done {
         match result {
-            Ok(HolderVerdict::Leave) => {}
-            Ok(verdict) => {
-                let trace = orders.get(&order).and_then(|order| order.trace.as_deref());
+            Ok(Repair::Done(HolderVerdict::Leave)) => {}
+            Ok(Repair::Done(verdict)) => {
+                let trace = orders.get(order).and_then(|order| order.trace.as_deref());
                 tracing::info!(order_id = %order, trace, ?verdict, "reconciled");
                 report.count(verdict);
             }
-            Err(error) => report.errors.push(format!("order {order}: {error}")),
+            Ok(Repair::Waits) => report.waiting += 1,
+            Err(error) => report.add_flow_failure(format!("order {order}"), &error),
         }
     }
     Ok(())
+}
+
+/// What was done about a holder.
+enum Repair {
+    Done(HolderVerdict),
+    /// Its message is missing, and is not sent again yet.
+    Waits,
 }
 
 async fn repair_holder(
@@ -68,7 +95,7 @@ async fn repair_holder(
     offer: &Offer,
     holder: &Holder,
     order: Option<&Order>,
-) -> Result<HolderVerdict, FlowError> {
+) -> Result<Repair, FlowError> {
     let Context { store, now, .. } = run.context;
     let Holder { bucket, order: id, quantity } = holder;
     // Most holders belong to orders that wait for their payment: the order alone decides, and the claim is not read.
@@ -98,8 +125,11 @@ async fn repair_holder(
     };
     match verdict {
         HolderVerdict::Leave => {}
+        HolderVerdict::SendAgain if !is_send_due(id, run.since(), now) || run.is_queue_deep().await? => {
+            return Ok(Repair::Waits);
+        }
         HolderVerdict::SendAgain => store.send_order(&message()).await?,
-        HolderVerdict::Close => return close_overdue(run, id, order).await,
+        HolderVerdict::Close => return close_overdue(run, id, order).await.map(Repair::Done),
         HolderVerdict::FinishClose => {
             if let Some(order) = order {
                 finish::closed(store, order).await?;
@@ -117,7 +147,7 @@ async fn repair_holder(
             store.release(offer, *bucket, id, *quantity).await?;
         }
     }
-    Ok(verdict)
+    Ok(Repair::Done(verdict))
 }
 
 /// Closes an order whose deadline has passed. Returns what was done instead, if the order could not be closed.

@@ -2,40 +2,37 @@
 //!
 //! | step | what it does |
 //! |---|---|
-//! | walk the buckets of every watched sale | lays out missing buckets, adds up free, held and sold units |
+//! | `money` | payments and refunds that the log marks as open: settles the one, resumes the other |
+//! | `walk` | the buckets of every watched sale: lays out missing ones, adds up free, held and sold units |
 //! | `holders` | each old holder leads to its order and claim; [`domain::repair::holder_verdict`] says what to do |
 //! | `pages` | corrects pages of open buckets that differ from the buckets themselves |
-//! | `money` | payments and refunds that the log marks as open: settles the one, resumes the other |
 //!
 //! Everything it does is a step of another flow, so it can run twice, run at the same time as those flows, or
 //! stop anywhere. A second run finds nothing to do.
+//!
+//! Money and walk have a lease each: two runs at once would only do the same work twice, but many runs at once
+//! would slow each other down. Money comes first, with a budget per provider, so neither a large sale nor another
+//! provider delays it. A row that this release cannot read is counted and listed, and the others are repaired.
+//!
+//! | stopped after | left behind | repaired by |
+//! |---|---|---|
+//! | a lease was taken | no run does this work for 45 s | the lease runs out |
+//! | any step | the cursor of the walk before | the next walk starts there, and repeats what was done |
 
 mod holders;
 mod money;
 mod outages;
 mod pages;
+mod walk;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use domain::Timestamp;
-use domain::availability::{buckets_on, pages as page_count};
-use domain::ids::{Offer, SaleId};
 use domain::repair::HolderVerdict;
-use domain::sale::{Item, Phase, Sale, SaleWithItems};
-use jiff::SignedDuration;
-use store::StoreError;
+use store::{StoreError, UnreadableRow, Walk};
 
-use crate::Context;
-use crate::sale::stock;
-use crate::view::audit::Totals;
+use crate::{Context, FlowError};
 use outages::ProviderOutages;
-
-/// A sale that is over and has held nothing for this long is no longer watched. Longer than any request is in flight.
-const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(10);
-/// Time in one run for payments and refunds that are marked open.
-const MONEY_BUDGET: Duration = Duration::from_secs(90);
-/// Time in one run for laying out buckets that an interrupted preheat or restock left out.
-const LAY_OUT_BUDGET: Duration = Duration::from_secs(60);
+use walk::KeptLease;
 
 /// What one run did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +43,8 @@ pub struct Report {
     pub holders: u64,
     /// Order messages that were sent again.
     pub sent_again: u32,
+    /// Holders without an order whose message is not sent again yet.
+    pub waiting: u32,
     /// Orders closed although their schedule was lost.
     pub closed: u32,
     /// Closed or failed orders whose remaining steps were done.
@@ -60,16 +59,21 @@ pub struct Report {
     pub settled_money: u32,
     /// Refunds that were finished.
     pub refunded: u32,
-    /// Refunds that are still open.
-    pub refunds_open: u32,
+    /// Refunds that are still open; `None`: not known in this run.
+    pub refunds_open: Option<u32>,
     /// Buckets that were laid out.
     pub laid_out: u32,
     /// Buckets whose entry on a page was corrected.
     pub pages_mended: u32,
     /// Sales that are no longer watched.
     pub settled: u32,
-    /// Units too few or too many: the sum over all items, without signs.
-    pub drift: u64,
+    /// Units too few or too many: the sum over all items, without signs. `None`: not known, because the walk goes
+    /// on in the next run, or because something could not be read.
+    pub drift: Option<u64>,
+    /// Another run is walking the buckets.
+    pub walk_skipped: bool,
+    /// Rows that this release cannot read, with the reason.
+    pub unreadable: Vec<String>,
     /// Inconsistencies, in words.
     pub findings: Vec<String>,
     /// Steps that failed in this run.
@@ -84,6 +88,8 @@ impl Report {
             holders: self.holders,
             settled: self.settled,
             refunds_open: self.refunds_open,
+            walk_skipped: self.walk_skipped,
+            drift: self.drift.filter(|drift| *drift == 0),
             ..Report::default()
         };
         *self == quiet
@@ -102,81 +108,45 @@ impl Report {
     }
 }
 
-/// What one run carries from step to step.
-struct Run<'a> {
-    context: Context<'a>,
-    outages: ProviderOutages,
-    lay_out_until: Instant,
+impl Report {
+    /// Notes a step that failed. A row that this release cannot read is listed as such: trying again does not help.
+    fn add_failure(&mut self, what: impl std::fmt::Display, error: &StoreError) {
+        match error {
+            StoreError::Unreadable { .. } => self.unreadable.push(UnreadableRow::new(what, error).to_string()),
+            _ => self.errors.push(format!("{what}: {error}")),
+        }
+    }
+
+    fn add_flow_failure(&mut self, what: impl std::fmt::Display, error: &FlowError) {
+        match error {
+            FlowError::Store(error) => self.add_failure(what, error),
+            _ => self.errors.push(format!("{what}: {error}")),
+        }
+    }
 }
 
-/// Runs once. An error at one holder, item or sale does not stop the others from being examined.
-pub async fn reconcile(context: Context<'_>) -> Result<Report, StoreError> {
+/// Runs once. An error at one row, holder, item or sale does not stop the others from being examined.
+pub async fn reconcile(context: Context<'_>) -> Report {
+    reconcile_within(context, walk::BUDGET).await
+}
+
+/// Runs once, with this much time for the walk.
+pub async fn reconcile_within(context: Context<'_>, walk_budget: Duration) -> Report {
     let mut report = Report::default();
     let outages = ProviderOutages::default();
-    let run = Run { context, outages, lay_out_until: Instant::now() + LAY_OUT_BUDGET };
-    for id in context.store.watched_sales().await? {
-        report.sales += 1;
-        if let Err(error) = sale(&run, &id, &mut report).await {
-            report.errors.push(format!("sale {id}: {error}"));
-        }
+    if let Err(error) = Box::pin(money(context, &outages, &mut report)).await {
+        report.add_failure("open payments and refunds", &error);
     }
-    report.errors.extend(run.outages.postponed_orders());
-    // Last, and within a budget: a provider that does not answer does not delay the repair of any sale.
-    if let Err(error) = money::resume_open_entries(context, Instant::now() + MONEY_BUDGET, &mut report).await {
-        report.errors.push(format!("open payments and refunds: {error}"));
+    if let Err(error) = Box::pin(walk::walk(context, &outages, walk_budget, &mut report)).await {
+        report.add_failure("the walk of the sales", &error);
     }
-    Ok(report)
+    report.errors.extend(outages.postponed_orders());
+    report
 }
 
-async fn sale(run: &Run<'_>, id: &SaleId, report: &mut Report) -> Result<(), StoreError> {
-    let Context { store, now, .. } = run.context;
-    let Some(SaleWithItems { sale, items }) = store.sale(id).await? else { return Ok(()) };
-    let errors_before = report.errors.len();
-    let mut held = 0;
-    for item in items.values() {
-        let offer = Offer { sale: id.clone(), item: item.id.clone() };
-        match walk_buckets(run, &offer, item, report).await {
-            Ok(item_held) => held += item_held,
-            Err(error) => report.errors.push(format!("item {offer}: {error}")),
-        }
-    }
-    if held == 0 && report.errors.len() == errors_before && is_over(&sale, now) {
-        store.unwatch_sale(&sale).await?;
-        report.settled += 1;
-    }
-    Ok(())
-}
-
-fn is_over(sale: &Sale, now: Timestamp) -> bool {
-    let since = match sale.phase(now) {
-        Phase::Ended => sale.ends_at.max(sale.changed_at),
-        Phase::Closed => sale.changed_at,
-        Phase::Draft | Phase::Scheduled | Phase::Open | Phase::Paused => return false,
-    };
-    now.duration_since(since) >= SETTLED_AFTER
-}
-
-/// Walks an item's buckets, page by page. Returns how many units are held.
-async fn walk_buckets(run: &Run<'_>, offer: &Offer, item: &Item, report: &mut Report) -> Result<u64, StoreError> {
-    let store = run.context.store;
-    let buckets = item.layout.buckets();
-    let laid_out = stock::lay_out_missing(store, offer, item, run.lay_out_until).await?;
-    report.laid_out += laid_out - item.laid_out;
-    let item = &Item { laid_out, ..item.clone() };
-    let mut totals = Totals::default();
-    for number in 0..page_count(buckets) {
-        let on_page = buckets_on(number, buckets);
-        // The page is read before its buckets: a bucket that opens after this changes the page's version, and a
-        // correction by what was seen earlier is then refused.
-        let page = store.pages(offer, &[number]).await?.pop().map(|(_, page)| page);
-        let read = store.buckets(offer, on_page.clone()).await?;
-        totals.add(item, on_page.start, on_page.end, &read);
-        holders::repair(run, offer, &read, report).await?;
-        let seen = pages::Seen { number, on_page, page, buckets: &read };
-        report.pages_mended += pages::correct(store, offer, seen).await?;
-    }
-    let audit = totals.audit(item);
-    report.drift += audit.drift.unsigned_abs();
-    report.findings.extend(audit.findings.into_iter().map(|finding| format!("{offer}: {finding}")));
-    Ok(totals.held())
+async fn money(context: Context<'_>, outages: &ProviderOutages, report: &mut Report) -> Result<(), StoreError> {
+    let Some(lease) = KeptLease::take(context, Walk::Money).await? else { return Ok(()) };
+    let done = money::resume_open_entries(context, &lease, outages, report).await;
+    lease.end(context, None, None).await?;
+    done
 }

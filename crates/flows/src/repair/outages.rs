@@ -29,8 +29,12 @@ impl ProviderOutages {
     /// is counted as postponed.
     pub(super) fn should_ask(&self, order: Option<&Order>) -> bool {
         let open = order.and_then(|order| order.attempts.get(usize::from(order.payment.as_ref()?.attempt)));
-        let Some(attempt) = open else { return true };
-        match self.lock().get_mut(&attempt.method) {
+        open.is_none_or(|attempt| self.should_ask_method(attempt.method))
+    }
+
+    /// Whether to ask a provider. What it is not asked for is counted as postponed.
+    pub(super) fn should_ask_method(&self, method: Method) -> bool {
+        match self.lock().get_mut(&method) {
             Some(outage) if outage.unanswered >= MAX_UNANSWERED => {
                 outage.postponed += 1;
                 false
@@ -55,7 +59,9 @@ impl ProviderOutages {
         let postponed = outages.iter().map(|(method, outage)| (method, outage.postponed));
         postponed
             .filter(|(_, count)| *count > 0)
-            .map(|(method, count)| format!("{method} does not answer: {count} orders are left for the next run"))
+            .map(|(method, count)| {
+                format!("{method} does not answer: {count} orders and refunds are left for the next run")
+            })
             .collect()
     }
 

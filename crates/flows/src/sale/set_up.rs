@@ -27,6 +27,9 @@ pub enum SetUpError {
     WrongState(&'static str),
     #[error("this Idempotency-Key was used for another restock")]
     Mismatch,
+    /// The sale is not at the version that the operator has read: another operator has changed it since.
+    #[error("the sale has changed since it was read: it is at version {version}")]
+    Stale { version: u64 },
     /// Another operator changed the sale at the same moment, repeatedly.
     #[error("the sale was changed by another operator at the same moment: try again")]
     Changed,
@@ -58,11 +61,24 @@ pub async fn create(store: &Store, id: SaleId, form: SaleForm, now: Timestamp) -
     }
 }
 
-/// Edits a sale. Everything of a draft can be changed; once it is preheated, only names, times and limits.
-pub async fn edit(store: &Store, id: &SaleId, form: SaleForm, now: Timestamp) -> Result<SaleWithItems, SetUpError> {
+/// Edits a sale that the operator has read at version `read`. Everything of a draft can be changed; once it is
+/// preheated, only names, times and limits. An edit that another operator's change has overtaken is refused: it would
+/// undo that change without anybody having seen it. The same edit again, after its answer was lost, is not refused.
+pub async fn edit(
+    store: &Store,
+    id: &SaleId,
+    form: SaleForm,
+    read: Option<u64>,
+    now: Timestamp,
+) -> Result<SaleWithItems, SetUpError> {
     let before = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
     let (sale, items) = filled_in(id.clone(), form, before.sale.state, before.sale.version + 1, now)?;
-    let written = match before.sale.state {
+    let is_repeated = is_repeated(&before, &sale, &items, read);
+    if !is_repeated && read != Some(before.sale.version) {
+        return Err(SetUpError::Stale { version: before.sale.version });
+    }
+    let mut written = match before.sale.state {
+        _ if is_repeated => SaleWrite::Done,
         SaleState::Draft => {
             let removed: Vec<ItemId> =
                 before.items.keys().filter(|id| !items.iter().any(|item| item.id == **id)).cloned().collect();
@@ -74,20 +90,34 @@ pub async fn edit(store: &Store, id: &SaleId, form: SaleForm, now: Timestamp) ->
                            restock to add units, or close it and create another";
                 return Err(SetUpError::WrongState(why));
             }
-            let written = store.put_sale_row(&sale, true).await?;
-            if written == SaleWrite::Done {
-                for item in &items {
-                    store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
-                }
-            }
-            written
+            store.put_sale_row(&sale, true).await?
         }
         SaleState::Closed => return Err(SetUpError::WrongState("a closed sale cannot be edited: create a new one")),
     };
-    match written {
-        SaleWrite::Done => store.sale(id).await?.ok_or(SetUpError::UnknownSale),
-        SaleWrite::Changed => Err(SetUpError::Changed),
+    let found = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
+    // The first attempt of this very write may have made the change, and its answer was lost.
+    if written == SaleWrite::Changed && found.sale == sale {
+        written = SaleWrite::Done;
     }
+    if written == SaleWrite::Changed {
+        return Err(SetUpError::Stale { version: found.sale.version });
+    }
+    let renamed = |item: &&Item| found.items.get(&item.id).is_some_and(|known| known.name != item.name);
+    let renamed: Vec<&Item> = items.iter().filter(renamed).collect();
+    for item in &renamed {
+        store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
+    }
+    if renamed.is_empty() {
+        return Ok(found);
+    }
+    store.sale(id).await?.ok_or(SetUpError::UnknownSale)
+}
+
+/// Whether this edit was made before: the sale's row has the next version, and says what the form says. Its items may
+/// still have their previous names.
+fn is_repeated(before: &SaleWithItems, sale: &Sale, items: &[Item], read: Option<u64>) -> bool {
+    let same = Sale { version: before.sale.version, changed_at: before.sale.changed_at, ..sale.clone() };
+    read.is_some_and(|read| read + 1 == before.sale.version) && before.sale == same && same_goods(&before.items, items)
 }
 
 /// Pauses, resumes or closes a sale. A sale that is in that state already stays as it is.

@@ -147,7 +147,7 @@ impl Store {
         let parts = vec![
             self.paid(OPERATION, revived, with, now)?.part(OPERATION)?,
             sold.part(OPERATION)?,
-            self.claim_again(OPERATION, &offer, &order.buyer_name, &claim, now)?.part(OPERATION)?,
+            self.claim_again(OPERATION, &offer, &order.buyer_name, &claim)?.part(OPERATION)?,
             self.pay_log_done(&order.id, with).part(OPERATION)?,
         ];
         Ok(match transact(OPERATION, &self.dynamodb, parts).await? {

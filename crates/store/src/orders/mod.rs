@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-use crate::rows::{Row, Written, put, read_row, row, s};
+use crate::rows::{Row, Rows, Written, put, read_row, row, s, text};
 use crate::{Store, StoreError};
 
 pub use life::{PointsPaid, Revival};
@@ -79,6 +79,18 @@ impl Store {
         let keys: Vec<Row> = ids.into_iter().map(key).collect();
         let rows = self.read_many(OPERATION, &self.names.orders, keys, true).await?;
         rows.into_iter().map(|row| read_row::<Order>(OPERATION, row).map(|order| (order.id.clone(), order))).collect()
+    }
+
+    /// Many orders by id, read consistently, each on its own: one that cannot be read does not hide the others.
+    pub async fn readable_orders(&self, ids: impl IntoIterator<Item = &OrderId>) -> Result<Rows<Order>, StoreError> {
+        const OPERATION: &str = "read orders";
+        let key = |id: &OrderId| Row::from([("buyer".to_owned(), s(id.buyer())), ("order".to_owned(), s(id))]);
+        let keys: Vec<Row> = ids.into_iter().map(key).collect();
+        let mut found = Rows::default();
+        for row in self.read_many(OPERATION, &self.names.orders, keys, true).await? {
+            found.add(format!("order {}", text(&row, "order")), read_row(OPERATION, row));
+        }
+        Ok(found)
     }
 
     /// A buyer's orders, the newest first.
