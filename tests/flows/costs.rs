@@ -200,3 +200,40 @@ async fn nothing_in_a_sale_slows_down_with_the_number_of_past_sales() {
     }
     assert_eq!(counted[0], counted[1], "calls of a press, a status and a walk");
 }
+
+/// What one order costs in a crowd, from the press to its deadline, its ledger entry and the push that nobody receives:
+/// six calls that an order needs for itself, and its share of those that a batch needs.
+#[tokio::test]
+async fn an_order_in_a_crowd_costs_six_calls_and_a_share_of_the_batches() {
+    const ORDERS: usize = 100;
+    let world = World::new().await;
+    let offer = world.sale(10_000, 1).await;
+    let seckill = world.environment();
+    seckill.purchase(&world.asks(&offer, "first", 1, None)).await.unwrap();
+    world.settle_down().await;
+    let clock = world.clock.clone();
+    let now = std::sync::Arc::new(move || domain::Timestamp::from_millisecond(clock.now_ms()).unwrap());
+    let push = push::App::new(world.store_of("push"), &world.wire.sdk_config(), now);
+    let of_orders = async || world.cloud.dynamodb.stream_records(&world.names().orders, None, 1_000).await.unwrap();
+    let before = of_orders().await.len();
+
+    world.wire.forget_calls();
+    for n in 0..ORDERS {
+        seckill.purchase(&world.asks(&offer, &format!("buyer {n}"), 1, None)).await.unwrap();
+    }
+    assert_eq!(world.wire.calls().len(), 3 * ORDERS);
+    assert_eq!(world.consume().await, ORDERS);
+    // The function has just started: it reads the sale once.
+    assert_eq!(world.wire.calls().len(), 6 * ORDERS + 1);
+
+    world.wire.forget_calls();
+    assert_eq!(world.stream().await, ORDERS);
+    assert_eq!(world.cost(), (vec!["BatchWriteItem".to_owned(); ORDERS / 25], ORDERS as f64));
+
+    world.wire.forget_calls();
+    let records: Vec<_> = of_orders().await.into_iter().skip(before).map(|record| record.event()).collect();
+    assert_eq!(records.len(), ORDERS);
+    let answer = push::handle(&push, serde_json::json!({ "Records": records })).await.unwrap();
+    assert_eq!(answer["batchItemFailures"], serde_json::json!([]));
+    assert_eq!(world.cost().0, ["GetItem"], "nobody is connected");
+}

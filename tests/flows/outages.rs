@@ -1,9 +1,19 @@
 //! A service is down: no accepted purchase is lost, and no refused one is half done.
 
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use domain::bucket::{Movement, MovementKind};
+use domain::ids::OrderId;
 use domain::order::Status;
 use flows::buy::purchase::Refusal;
+use lambda_http::http;
 use local_cloud::engine::Service;
-use local_cloud::wire::{Fault, Loss};
+use local_cloud::wire::{Fault, Loss, Wire};
+use serde_json::{Value, json};
+use store::{StockEntry, Store, StoreError};
 use testkit::world::World;
 
 #[tokio::test]
@@ -178,6 +188,74 @@ async fn order_consumer_returns_exactly_the_messages_that_it_could_not_handle() 
     let receive = local_cloud::engine::sqs::Receive { max: 10, ..Default::default() };
     let letters = world.cloud.sqs.receive(&name, receive).await.unwrap();
     assert_eq!(letters.iter().map(|letter| letter.body.as_str()).collect::<Vec<_>>(), ["hello", "hello"]);
+}
+
+/// DynamoDB under load: it writes a part of each batch and leaves the rest undone.
+#[derive(Clone, Debug)]
+struct Partly {
+    wire: Wire,
+    /// Rows that it writes of each batch.
+    rows: usize,
+}
+
+impl HttpConnector for Partly {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        if request.headers().get("x-amz-target") != Some("DynamoDB_20120810.BatchWriteItem") {
+            return self.wire.call(request);
+        }
+        let mut asked: Value = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
+        let (table, writes) = asked["RequestItems"].as_object_mut().unwrap().iter_mut().next().unwrap();
+        let table = table.clone();
+        let writes = writes.as_array_mut().unwrap();
+        let left = writes.split_off(self.rows.min(writes.len()));
+        let undone = if left.is_empty() { json!({}) } else { json!({ table: left }) };
+        let answer = http::Response::new(json!({ "UnprocessedItems": undone }).to_string().into());
+        let answer = HttpResponse::try_from(answer).unwrap();
+        if writes.is_empty() {
+            return HttpConnectorFuture::ready(Ok(answer));
+        }
+        let mut request = request;
+        *request.body_mut() = asked.to_string().into();
+        let written = self.wire.call(request);
+        HttpConnectorFuture::new(async move { written.await.map(|_| answer) })
+    }
+}
+
+impl HttpClient for Partly {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+#[tokio::test]
+async fn ledger_entries_that_were_left_undone_are_written_again_or_the_batch_fails() {
+    let world = World::new().await;
+    let offer = world.sale(24, 1).await;
+    let store = |rows| {
+        let partly = Partly { wire: world.wire.clone(), rows };
+        let config = world.wire.sdk_config().into_builder().http_client(partly).build();
+        Store::new(&config, world.names().clone())
+    };
+    let orders: Vec<OrderId> = (0..4)
+        .map(|n| {
+            let asked = world.asks(&offer, &format!("buyer {n}"), 1, None);
+            OrderId::new(asked.now, &asked.buyer_key, asked.random)
+        })
+        .collect();
+    let entry = |order: &OrderId| StockEntry {
+        offer: offer.clone(),
+        bucket: 0,
+        movement: Movement { order: order.clone(), quantity: 1, kind: MovementKind::Deduct, before: 5, after: 4 },
+        at: world.now(),
+        sequence: "1".into(),
+    };
+    let entries: Vec<StockEntry> = orders.iter().map(entry).collect();
+    store(2).record(&entries).await.unwrap();
+    for order in &orders {
+        assert_eq!(world.store.entries(order).await.unwrap().len(), 1);
+    }
+    let failed = store(0).record(&entries).await.unwrap_err();
+    assert!(matches!(failed, StoreError::Throttled { .. }), "{failed}");
 }
 
 /// A failed message comes again after 5, 10, 20 … seconds, not after the queue's three minutes.

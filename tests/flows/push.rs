@@ -55,7 +55,16 @@ struct Pushing {
 
 impl Pushing {
     async fn new() -> Self {
-        let world = World::new().await;
+        Self::on(World::new().await)
+    }
+
+    /// Another running function.
+    fn another(&self) -> Self {
+        let world = World::on(self.world.cloud.clone());
+        Self::on(world)
+    }
+
+    fn on(world: World) -> Self {
         let gateway = Gateway { wire: world.wire.clone(), sent: Arc::default(), answers: Arc::default() };
         let config = world.wire.sdk_config().into_builder().http_client(gateway.clone()).build();
         let clock = world.clock.clone();
@@ -74,6 +83,14 @@ impl Pushing {
 
     async fn handle(&self, event: Value) -> Value {
         push::handle(&self.app, event).await.unwrap()
+    }
+
+    /// A buyer's WebSocket opens.
+    async fn connects(&self, buyer: &str, connection: &str) {
+        let mut event: Value = serde_json::from_str(include_str!("../events/push-connect.json")).unwrap();
+        event["requestContext"]["authorizer"] = json!({ "principalId": key(buyer) });
+        event["requestContext"]["connectionId"] = connection.into();
+        assert_eq!(self.handle(event).await["statusCode"], 200);
     }
 
     fn sent_to(&self, connection: &str) -> Vec<(String, u64)> {
@@ -105,9 +122,8 @@ fn key(name: &str) -> BuyerKey {
 #[tokio::test]
 async fn every_change_is_sent_to_all_connections_of_its_buyer_and_to_no_others() {
     let pushing = Pushing::new().await;
-    let store = &pushing.world.store;
     for (buyer, connection) in [("ann", "a1="), ("ann", "a2="), ("bob", "b1=")] {
-        store.open_connection(&key(buyer), connection, pushing.world.now()).await.unwrap();
+        pushing.connects(buyer, connection).await;
     }
     pushing.placed_and_cancelled().await;
     let answer = pushing.handle(pushing.changes().await).await;
@@ -125,12 +141,77 @@ async fn every_change_is_sent_to_all_connections_of_its_buyer_and_to_no_others()
     assert!(sent[0].1 < sent[1].1);
 }
 
+/// While nobody is connected, a batch of changes costs one read. A connection that another function records is found by
+/// the next batch, also by a function that has just found nobody.
+#[tokio::test]
+async fn nobody_is_looked_for_while_nobody_is_connected() {
+    let pushing = Pushing::new().await;
+    let world = &pushing.world;
+    pushing.placed_and_cancelled().await;
+    let changes = pushing.changes().await;
+    let calls = async || {
+        world.wire.forget_calls();
+        assert_eq!(pushing.handle(changes.clone()).await["batchItemFailures"], json!([]));
+        world.cost().0
+    };
+    assert_eq!(calls().await, ["GetItem"]);
+
+    let another = pushing.another();
+    another.connects("ann", "a1=").await;
+    assert_eq!(calls().await, ["GetItem", "Query"]);
+    assert_eq!(pushing.sent_to("a1=").len(), 2);
+    assert_eq!(calls().await, ["Query"], "that somebody is connected is remembered");
+    // A connection lasts two hours at most.
+    world.pass(3 * 60 * 60);
+    assert_eq!(calls().await, ["GetItem"], "the mark is in the past");
+}
+
+#[tokio::test]
+async fn the_mark_outlives_every_connection_and_is_written_every_ten_minutes_at_most() {
+    let pushing = Pushing::new().await;
+    let world = &pushing.world;
+    let calls = async |connection: &str| {
+        world.wire.forget_calls();
+        pushing.connects("ann", connection).await;
+        world.cost().0
+    };
+    assert_eq!(calls("a1=").await, ["PutItem", "PutItem"], "the mark, then the connection");
+    world.pass(599);
+    assert_eq!(calls("a2=").await, ["PutItem"], "the mark is new enough");
+    world.pass(2 * 60 * 60);
+    assert!(world.store.connections_marked(world.now()).await.unwrap().is_some(), "the second may still be open");
+    assert_eq!(calls("a3=").await, ["PutItem", "PutItem"]);
+    // A function whose clock is behind does not move the mark back.
+    let marked = world.store.connections_marked(world.now()).await.unwrap();
+    let earlier = world.now().checked_sub(jiff::SignedDuration::from_secs(60)).unwrap();
+    world.store.mark_connections(None, earlier).await.unwrap();
+    assert_eq!(world.store.connections_marked(world.now()).await.unwrap(), marked);
+}
+
+/// If the mark cannot be written, nothing is recorded, and the client connects again. If it cannot be read, the batch
+/// comes again.
+#[tokio::test]
+async fn a_mark_that_fails_loses_no_change() {
+    let pushing = Pushing::new().await;
+    pushing.placed_and_cancelled().await;
+    let changes = pushing.changes().await;
+    pushing.world.fault(|_| Fault::ServerError);
+    let mut event: Value = serde_json::from_str(include_str!("../events/push-connect.json")).unwrap();
+    event["requestContext"]["authorizer"] = json!({ "principalId": key("ann") });
+    assert!(push::handle(&pushing.app, event).await.is_err());
+    let first = &changes["Records"][0]["dynamodb"]["SequenceNumber"];
+    let answer = pushing.handle(changes.clone()).await;
+    assert_eq!(answer["batchItemFailures"], json!([{ "itemIdentifier": first }]));
+    pushing.world.clear_faults();
+    assert!(pushing.world.store.connections_of(&key("ann")).await.unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn a_connection_that_is_gone_is_removed_and_does_not_affect_the_others() {
     let pushing = Pushing::new().await;
     let store = &pushing.world.store;
     for connection in ["a1=", "a2="] {
-        store.open_connection(&key("ann"), connection, pushing.world.now()).await.unwrap();
+        pushing.connects("ann", connection).await;
     }
     pushing.world.pass(6);
     pushing.answers("a1=", 410);
@@ -148,7 +229,7 @@ async fn a_connection_that_is_not_open_yet_is_not_removed() {
     let store = &pushing.world.store;
     pushing.placed_and_cancelled().await;
     let changes = pushing.changes().await;
-    store.open_connection(&key("ann"), "a1=", pushing.world.now()).await.unwrap();
+    pushing.connects("ann", "a1=").await;
     pushing.answers("a1=", 410);
     for (seconds, known) in [(0, vec!["a1="]), (5, vec!["a1="]), (1, vec![])] {
         pushing.world.pass(seconds);
@@ -160,8 +241,7 @@ async fn a_connection_that_is_not_open_yet_is_not_removed() {
 #[tokio::test]
 async fn a_failed_push_is_retried_from_the_failed_record_on() {
     let pushing = Pushing::new().await;
-    let store = &pushing.world.store;
-    store.open_connection(&key("ann"), "a1=", pushing.world.now()).await.unwrap();
+    pushing.connects("ann", "a1=").await;
     pushing.placed_and_cancelled().await;
     let changes = pushing.changes().await;
     pushing.answers("a1=", 500);

@@ -13,7 +13,7 @@ use flows::buy::purchase::Refusal;
 use flows::sale::sales::Sales;
 use flows::view::orders::OrderView;
 use local_cloud::wire::Fault;
-use store::{ClaimWrite, Hold, Moved, Revival, SaleWrite};
+use store::{ClaimWrite, Hold, Moved, Revival, SaleWrite, StockEntry};
 use testkit::world::{World, form};
 
 fn some_order(world: &World, offer: &Offer, buyer: &str) -> OrderId {
@@ -195,18 +195,27 @@ async fn an_edit_that_is_based_on_an_old_version_changes_nothing() {
     assert_eq!(world.item(&offer).await.laid_out, buckets);
 }
 
+/// A row's key names the stream record that it is made of: a record that is delivered again writes the same row, and
+/// another movement never takes its place.
 #[tokio::test]
-async fn a_ledger_entry_is_never_overwritten() {
+async fn a_ledger_entry_is_written_once_for_each_stream_record() {
     let world = World::new().await;
     let offer = world.sale(24, 1).await;
     let order = some_order(&world, &offer, "a");
     let movement = Movement { order: order.clone(), quantity: 1, kind: MovementKind::Deduct, before: 5, after: 4 };
-    world.store.record(&offer, 0, &movement, world.now()).await.unwrap();
+    let at = world.now();
+    let entry = StockEntry { offer: offer.clone(), bucket: 0, movement: movement.clone(), at, sequence: "7".into() };
+    world.store.record(std::slice::from_ref(&entry)).await.unwrap();
     let first = world.store.entries(&order).await.unwrap();
-    let again = Movement { before: 9, after: 8, ..movement };
-    world.store.record(&offer, 0, &again, world.now()).await.unwrap();
+    // A batch may carry a record twice.
+    world.store.record(&[entry.clone(), entry.clone()]).await.unwrap();
     assert_eq!(world.store.entries(&order).await.unwrap(), first);
     assert_eq!(first.len(), 1);
+    // A delayed hold of the same order in the same bucket is another movement.
+    let again = StockEntry { movement: Movement { before: 9, after: 8, ..movement }, sequence: "8".into(), ..entry };
+    world.store.record(&[again]).await.unwrap();
+    let both = world.store.entries(&order).await.unwrap();
+    assert_eq!((both.len(), &both[0]), (2, &first[0]));
 }
 
 #[tokio::test]

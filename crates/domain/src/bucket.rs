@@ -163,7 +163,7 @@ pub enum MovementKind {
 }
 
 impl MovementKind {
-    /// The name of its entry in the ledger.
+    /// What the name of its entry in the ledger begins with.
     pub fn entry(self) -> &'static str {
         match self {
             Self::Deduct => "STOCK#DEDUCT",
@@ -172,6 +172,11 @@ impl MovementKind {
             Self::Revive => "STOCK#REVIVE",
             Self::Refund => "STOCK#REFUND",
         }
+    }
+
+    /// Whether a ledger entry of this name is about such a movement.
+    pub fn has_entry(self, name: &str) -> bool {
+        name.strip_prefix(self.entry()).is_some_and(|rest| rest.starts_with('#'))
     }
 }
 

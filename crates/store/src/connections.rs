@@ -2,6 +2,9 @@
 //!
 //! A ticket is valid once and for a short time, because it is part of a URL, which may appear in logs. Only its
 //! digest is stored. Both kinds of rows expire.
+//!
+//! One more row is a mark that says until when somebody may be connected. It is written before a connection is
+//! recorded. While it is missing or in the past there is no connection to look for.
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::ReturnValue;
@@ -10,7 +13,7 @@ use domain::ids::BuyerKey;
 use domain::ticket::Ticket;
 use serde::Deserialize;
 
-use crate::rows::{n, read_row, s};
+use crate::rows::{n, put, read_row, s};
 use crate::{Store, StoreError};
 
 /// Connections of one buyer that are notified of a change. A person has a few windows; closed ones are removed
@@ -18,6 +21,10 @@ use crate::{Store, StoreError};
 const TOLD: i32 = 20;
 /// How long a connection's row is kept. It outlives the connection, which API Gateway ends after two hours.
 const KEPT_S: i64 = 3 * 60 * 60;
+/// The mark is written again when it is this much older than a new one: it still outlives the newest connection.
+const MARKED_ANEW_AFTER_S: i64 = 10 * 60;
+/// The mark's key. No buyer's key has this form.
+const MARK: &str = "MARK";
 /// A connection is recorded a moment before it is open, and looks closed until then. After this time it is open,
 /// or really closed.
 const OPENS_WITHIN_MS: i64 = 5_000;
@@ -61,6 +68,52 @@ impl Store {
         let kept: Kept = read_row(OPERATION, row)?;
         // DynamoDB may keep an expired row for days.
         Ok((kept.expires > now.as_second()).then_some(kept.of))
+    }
+
+    /// Writes the mark that somebody is connected, unless `known`, the time until which it was last seen or written, is
+    /// late enough. Returns the time that is known now. It never moves back.
+    pub async fn mark_connections(&self, known: Option<i64>, now: Timestamp) -> Result<i64, StoreError> {
+        const OPERATION: &str = "mark that somebody is connected";
+        let until = now.as_second().saturating_add(KEPT_S);
+        if let Some(known) = known.filter(|known| known.saturating_add(MARKED_ANEW_AFTER_S) > until) {
+            return Ok(known);
+        }
+        let request = self
+            .dynamodb
+            .put_item()
+            .table_name(&self.names.connections)
+            .item("buyer", s(MARK))
+            .item("connection", s(MARK))
+            .item("expires", n(until))
+            .condition_expression("attribute_not_exists(#expires) OR #expires < :until")
+            .expression_attribute_names("#expires", "expires")
+            .expression_attribute_values(":until", n(until));
+        // Refused: another function has just marked a time that is as late.
+        put(OPERATION, request).await.map(|_| until)
+    }
+
+    /// Until when somebody may be connected, in seconds; `None` if nobody is. The read is strongly consistent: it finds
+    /// the mark of every connection that was recorded before.
+    pub async fn connections_marked(&self, now: Timestamp) -> Result<Option<i64>, StoreError> {
+        const OPERATION: &str = "read whether somebody is connected";
+        #[derive(Deserialize)]
+        struct Mark {
+            expires: i64,
+        }
+        let output = self
+            .dynamodb
+            .get_item()
+            .table_name(&self.names.connections)
+            .key("buyer", s(MARK))
+            .key("connection", s(MARK))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let Some(row) = output.item else { return Ok(None) };
+        let mark: Mark = read_row(OPERATION, row)?;
+        // DynamoDB may keep an expired row for days.
+        Ok(Some(mark.expires).filter(|expires| *expires > now.as_second()))
     }
 
     /// Records that a buyer's connection is open. By `opened` the stream's filter tells it from a ticket.

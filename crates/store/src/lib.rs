@@ -2,8 +2,9 @@
 //! classified errors.
 //!
 //! There is no trait over the database: tests run this same code, through the same SDK, on a real engine. Every
-//! write has a condition that makes it idempotent, and a failed condition returns the row that it met. Only
-//! tickets and connections of WebSockets are written without a condition: a lost one costs a reconnect.
+//! write has a condition that makes it idempotent, and a failed condition returns the row that it met. Two kinds of
+//! rows are written without one: stock movements in the ledger, whose key names all that is in them, and tickets and
+//! connections of WebSockets, of which a lost one costs a reconnect.
 
 mod accounts;
 mod availability;
@@ -28,6 +29,7 @@ pub use accounts::{Account, Credited};
 pub use claims::{ClaimWrite, NewClaim};
 pub use config::{Deadlines, MissingSetting, Names, sdk_config, timeouts};
 pub use error::StoreError;
+pub use ledger::StockEntry;
 pub use money_log::OpenEntries;
 pub use orders::{OrderChange, Placed, PointsPaid, Revival};
 pub use payments::Opened;

@@ -9,7 +9,8 @@ use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeysAndAttributes, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
+    AttributeValue, KeysAndAttributes, Put, ReturnValue, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
+    Update, WriteRequest,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
@@ -30,10 +31,14 @@ pub(crate) enum Written {
 
 /// The most keys that DynamoDB allows in one read.
 const KEYS_PER_READ: usize = 100;
+/// The most rows that DynamoDB allows in one write.
+const ROWS_PER_WRITE: usize = 25;
 /// DynamoDB may leave keys unread under load: how often they are requested again.
 const REREADS: usize = 8;
 /// Requests of one read that run at the same time.
 const READS_AT_ONCE: usize = 16;
+/// DynamoDB may leave rows unwritten under load: how often they are sent again. A stream then delivers its batch again.
+const REWRITES: u32 = 5;
 
 pub(crate) fn s(text: impl ToString) -> AttributeValue {
     AttributeValue::S(text.to_string())
@@ -382,6 +387,44 @@ impl Store {
                 return Ok(rows);
             }
             if attempt < REREADS {
+                tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
+            }
+        }
+        Err(StoreError::Throttled { operation })
+    }
+
+    /// Writes many rows, without a condition: repeating a write must leave the same row.
+    pub(crate) async fn write_many(
+        &self,
+        operation: &'static str,
+        table: &str,
+        writes: Vec<WriteRequest>,
+    ) -> Result<(), StoreError> {
+        for chunk in writes.chunks(ROWS_PER_WRITE) {
+            self.write_chunk(operation, table, chunk.to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(
+        &self,
+        operation: &'static str,
+        table: &str,
+        mut left: Vec<WriteRequest>,
+    ) -> Result<(), StoreError> {
+        for attempt in 0..=REWRITES {
+            let output = self
+                .dynamodb
+                .batch_write_item()
+                .request_items(table, std::mem::take(&mut left))
+                .send()
+                .await
+                .map_err(|error| StoreError::of(operation, &error))?;
+            left = output.unprocessed_items.and_then(|mut undone| undone.remove(table)).unwrap_or_default();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if attempt < REWRITES {
                 tokio::time::sleep(std::time::Duration::from_millis(20 << attempt)).await;
             }
         }

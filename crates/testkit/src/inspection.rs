@@ -59,6 +59,13 @@ impl World {
                     row.remove("version");
                     // Nor do failed attempts at a provider say anything about the result.
                     row.retain(|name, _| !["tries", "triedAt", "trouble"].contains(&name.as_str()));
+                    // The name of a stock movement ends with the number of its stream record.
+                    if let Some(AttributeValue::S(entry)) = row.get_mut("entry")
+                        && entry.starts_with("STOCK#")
+                        && let Some(number) = entry.rfind('#')
+                    {
+                        entry.truncate(number);
+                    }
                     shown(&AttributeValue::M(row))
                 })
                 .collect();

@@ -112,8 +112,10 @@ fn meaning(status: u16, answer: &Value) -> Value {
     said.insert("Items", rows(&answer["Items"]));
     let responses = answer["Responses"].as_object().into_iter().flatten();
     said.insert("Responses", responses.map(|(table, found)| (table.clone(), rows(found))).collect());
-    let left = answer["UnprocessedKeys"].as_object().is_some_and(|left| !left.is_empty());
-    said.insert("UnprocessedKeys", json!(left));
+    for key in ["UnprocessedKeys", "UnprocessedItems"] {
+        let left = answer[key].as_object().is_some_and(|left| !left.is_empty());
+        said.insert(key, json!(left));
+    }
     json!(said)
 }
 

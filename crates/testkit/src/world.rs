@@ -385,5 +385,6 @@ pub fn stock_change(record: &serde_json::Value) -> StockChange {
     StockChange {
         change: domain::availability::Change { offer, bucket, old: image("OldImage"), new: image("NewImage").unwrap() },
         at: Timestamp::from_millisecond((at * 1_000.0) as i64).unwrap(),
+        sequence: record["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned(),
     }
 }

@@ -96,6 +96,7 @@ fn change(record: EventRecord) -> Result<Option<StockChange>, Unreadable> {
     struct Keys {
         bucket: String,
     }
+    let sequence = sequence(&record);
     let EventRecord { event_name, change: record, .. } = record;
     let Keys { bucket: key } = serde_dynamo::from_item(record.keys).map_err(Unreadable::Keys)?;
     match event_name.as_str() {
@@ -117,7 +118,7 @@ fn change(record: EventRecord) -> Result<Option<StockChange>, Unreadable> {
     let new = image("new", record.new_image)?;
     let at_ms = record.approximate_creation_date_time.timestamp_millis();
     let at = Timestamp::from_millisecond(at_ms).map_err(Unreadable::Time)?;
-    Ok(Some(StockChange { change: Change { offer, bucket, old, new }, at }))
+    Ok(Some(StockChange { change: Change { offer, bucket, old, new }, at, sequence }))
 }
 
 fn image(image: &'static str, item: serde_dynamo::Item) -> Result<Bucket, Unreadable> {

@@ -4,11 +4,15 @@
 //! | event | what happens |
 //! |---|---|
 //! | a WebSocket wants to open | its ticket is redeemed: it names the buyer, once |
-//! | it opened | it is recorded for its buyer, with an expiry |
+//! | it opened | it is recorded for its buyer, with an expiry; before that, the mark that somebody is connected |
 //! | it was recorded (the connections' stream) | it is sent the buyer's current orders |
 //! | it sends anything | the same again, for a client that missed something |
-//! | an order changed (the orders' stream) | its buyer's WebSockets are sent the order |
+//! | an order changed (the orders' stream) | its buyer's WebSockets are sent the order, if anybody is connected |
 //! | it closed, or is found gone (410) some seconds after it was recorded | it is removed |
+//!
+//! Without a mark, a batch of changes costs one read, whatever it contains. The mark is read after the orders changed,
+//! strongly consistent, and written before a connection is recorded. So a batch misses no connection that was recorded
+//! before its orders changed, and one that is recorded later is sent the changed orders when it opens.
 //!
 //! A message is the order as `GET /orders/{orderId}` shows it. Everything here can run twice or stop anywhere: a
 //! client may then receive a state twice, or an older one after a newer one, and tells them apart by `version`,
@@ -19,6 +23,7 @@ mod records;
 mod sockets;
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_lambda_events::dynamodb::Event;
@@ -57,12 +62,42 @@ pub struct App {
     pub sales: Sales,
     pub clock: Clock,
     sockets: Sockets,
+    /// The mark that somebody is connected, as last read or written: until when, in seconds.
+    marked_until: Mutex<Option<i64>>,
 }
 
 impl App {
     /// A function that has just started.
     pub fn new(store: Store, config: &aws_config::SdkConfig, clock: Clock) -> Self {
-        Self { store, sales: Sales::default(), clock, sockets: Sockets::new(config) }
+        Self { store, sales: Sales::default(), clock, sockets: Sockets::new(config), marked_until: Mutex::new(None) }
+    }
+
+    fn marked_until(&self) -> Option<i64> {
+        *self.marked_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember_mark(&self, until: Option<i64>) {
+        *self.marked_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// Records a connection, after the mark.
+    async fn open(&self, buyer: &BuyerKey, connection: &str) -> Result<(), StoreError> {
+        let now = (self.clock)();
+        let until = self.store.mark_connections(self.marked_until(), now).await?;
+        self.remember_mark(Some(until));
+        self.store.open_connection(buyer, connection, now).await
+    }
+
+    /// Whether somebody may be connected. Only a mark in the future is remembered: that nobody is connected may change
+    /// at any moment.
+    async fn is_anybody_connected(&self) -> Result<bool, StoreError> {
+        let now = (self.clock)();
+        if self.marked_until().is_some_and(|until| until > now.as_second()) {
+            return Ok(true);
+        }
+        let until = self.store.connections_marked(now).await?;
+        self.remember_mark(until);
+        Ok(until.is_some())
     }
 
     /// The function as it is deployed.
@@ -123,7 +158,7 @@ pub async fn handle(app: &App, event: Value) -> Result<Value, NotHandled> {
     // No request arrives here without the authorizer. If the template lost it, every connection would be refused.
     let Some(Authorized { principal_id: buyer }) = authorizer else { return Ok(json!({ "statusCode": 401 })) };
     match event_type.as_str() {
-        "CONNECT" => app.store.open_connection(&buyer, &connection_id, (app.clock)()).await?,
+        "CONNECT" => app.open(&buyer, &connection_id).await?,
         "DISCONNECT" => app.store.forget_connection(&buyer, &connection_id).await?,
         _ => show(app, &buyer, &connection_id, &[]).await?,
     }
@@ -154,14 +189,8 @@ async fn authorize(app: &App, event: &SocketEvent, method: &str) -> Result<Value
 /// batch again.
 async fn send_changes(app: &App, event: Event) -> DynamoDbEventResponse {
     let Batch { changes, opened, unread } = records::read(event);
-    let mut of_buyers: BTreeMap<BuyerKey, Vec<Change>> = BTreeMap::new();
-    for change in changes {
-        of_buyers.entry(change.order.id.buyer()).or_default().push(change);
-    }
     // The batch resumes at the first failure in the stream's order. What follows is sent again, which does no harm.
-    let changed = stream::iter(of_buyers).map(async |(buyer, changes)| tell(app, &buyer, changes).await);
-    let mut failed: Vec<String> =
-        changed.buffer_unordered(CONCURRENCY).filter_map(|failed| async { failed }).collect().await;
+    let mut failed = tell_all(app, changes).await;
     let greeted = stream::iter(opened).map(async |opened| greet(app, opened).await);
     failed
         .extend(greeted.buffer_unordered(CONCURRENCY).filter_map(|failed| async { failed }).collect::<Vec<_>>().await);
@@ -176,6 +205,25 @@ async fn send_changes(app: &App, event: Event) -> DynamoDbEventResponse {
         })
         .collect();
     response
+}
+
+/// Sends changes to their buyers' connections, if there are any. Returns the changes from which to resume.
+async fn tell_all(app: &App, changes: Vec<Change>) -> Vec<String> {
+    let Some(first) = changes.first().map(|change| change.sequence.clone()) else { return Vec::new() };
+    match app.is_anybody_connected().await {
+        Ok(true) => {}
+        Ok(false) => return Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, "it could not be read whether somebody is connected: the batch will come again");
+            return vec![first];
+        }
+    }
+    let mut of_buyers: BTreeMap<BuyerKey, Vec<Change>> = BTreeMap::new();
+    for change in changes {
+        of_buyers.entry(change.order.id.buyer()).or_default().push(change);
+    }
+    let changed = stream::iter(of_buyers).map(async |(buyer, changes)| tell(app, &buyer, changes).await);
+    changed.buffer_unordered(CONCURRENCY).filter_map(|failed| async { failed }).collect().await
 }
 
 /// Sends changes to a buyer's connections. Returns the first change that could not be sent.

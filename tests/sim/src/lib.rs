@@ -25,7 +25,6 @@ pub mod conditions;
 pub mod coverage;
 pub mod draw;
 pub mod functions;
-pub mod model;
 pub mod planted_bugs;
 pub mod run;
 pub mod scenarios;

@@ -1,6 +1,7 @@
 //! The settling phase of a run, and the checks after it. Faults stop, all actors finish, time passes and queues
 //! drain. Then every record must agree and every unit must be sellable.
 
+use domain::bucket::MovementKind;
 use domain::claim::{Claim, ClaimState};
 use domain::ids::OrderId;
 use domain::order::Status;
@@ -132,8 +133,8 @@ impl Sim {
         for order in records.orders.values() {
             self.mark(format!("end {}", order.status.as_str()));
         }
-        for entry in records.ledger.values().flatten().filter(|entry| *entry == "STOCK#REVIVE") {
-            self.mark(format!("end {entry}"));
+        if records.ledger.values().flatten().any(|entry| MovementKind::Revive.has_entry(entry)) {
+            self.mark(format!("end {}", MovementKind::Revive.entry()));
         }
     }
 
@@ -192,19 +193,32 @@ impl Sim {
     }
 }
 
-/// The ledger says what happened to every order's units: they were taken, and then they were returned or sold.
+/// The ledger has every movement of every order's units, once: what was held was returned or sold, what was sold and
+/// not refunded is paid for, and every order that had units has the movement that its end asks for.
 fn movements_agree(records: &Records) -> Result<(), String> {
+    for (id, entries) in &records.ledger {
+        let count = |kind: MovementKind| entries.iter().filter(|entry| kind.has_entry(entry)).count();
+        let held = count(MovementKind::Deduct);
+        let sold = count(MovementKind::Confirm) + count(MovementKind::Revive);
+        let order = OrderId::parse(id).ok().and_then(|id| records.orders.get(&id));
+        let paid = order.is_some_and(|order| order.status == Status::Paid);
+        if held != count(MovementKind::RollBack) + count(MovementKind::Confirm)
+            || sold != count(MovementKind::Refund) + usize::from(paid)
+        {
+            return Err(format!("the movements of order {id} do not add up: {entries:?}"));
+        }
+    }
     for order in records.orders.values() {
         let known = records.ledger.get(order.id.as_str()).map_or(&[][..], Vec::as_slice);
-        let after: &[&str] = match order.status {
-            Status::Closed => &["STOCK#ROLLBACK"],
-            Status::Paid => &["STOCK#CONFIRM", "STOCK#REVIVE"],
+        let after: &[MovementKind] = match order.status {
+            Status::Closed => &[MovementKind::RollBack],
+            Status::Paid => &[MovementKind::Confirm, MovementKind::Revive],
             // Units that were refunded before they were counted as sold are simply released.
-            Status::Refunded => &["STOCK#REFUND", "STOCK#ROLLBACK"],
+            Status::Refunded => &[MovementKind::Refund, MovementKind::RollBack],
             Status::PendingPayment | Status::Refunding | Status::Failed => continue,
         };
-        let is_known = |movement: &&str| known.iter().any(|entry| entry == movement);
-        if !is_known(&"STOCK#DEDUCT") || !after.iter().any(is_known) {
+        let is_known = |movement: &MovementKind| known.iter().any(|entry| movement.has_entry(entry));
+        if !is_known(&MovementKind::Deduct) || !after.iter().any(is_known) {
             return Err(format!("order {} is {}, but the ledger has {known:?}", order.id, order.status.as_str()));
         }
     }

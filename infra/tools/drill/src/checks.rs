@@ -254,7 +254,7 @@ fn stock_ledger(snapshot: &Snapshot) -> Check {
     let mut wrong = Vec::new();
     for order in &snapshot.orders {
         let its = entries.get(order.id.as_str()).unwrap_or(&none);
-        let has = |kind: MovementKind| its.contains(kind.entry());
+        let has = |kind: MovementKind| its.iter().any(|name| kind.has_entry(name));
         let sold = has(MovementKind::Revive) || (has(MovementKind::Deduct) && has(MovementKind::Confirm));
         let complete = match order.status {
             Status::Paid => sold,

@@ -52,14 +52,14 @@ fn snapshot() -> Snapshot {
     let bucket =
         Bucket { cap: 3, free: 2, sold: 1, holders: BTreeMap::new(), sold_to: BTreeMap::from([(paid.id.clone(), 1)]) };
     let ledger = vec![
-        entry(&paid, "STOCK#DEDUCT"),
-        entry(&paid, "STOCK#CONFIRM"),
+        entry(&paid, "STOCK#DEDUCT#0#1"),
+        entry(&paid, "STOCK#CONFIRM#0#2"),
         entry(&paid, "PAY#wechat#t-ann"),
-        entry(&closed, "STOCK#DEDUCT"),
-        entry(&closed, "STOCK#ROLLBACK"),
-        entry(&refunded, "STOCK#DEDUCT"),
-        entry(&refunded, "STOCK#CONFIRM"),
-        entry(&refunded, "STOCK#REFUND"),
+        entry(&closed, "STOCK#DEDUCT#0#3"),
+        entry(&closed, "STOCK#ROLLBACK#0#4"),
+        entry(&refunded, "STOCK#DEDUCT#0#5"),
+        entry(&refunded, "STOCK#CONFIRM#0#6"),
+        entry(&refunded, "STOCK#REFUND#0#7"),
         entry(&refunded, "PAY#wechat#t-cem"),
         entry(&refunded, "REFUND#wechat#t-cem"),
     ];

@@ -11,6 +11,14 @@
 //! [`domain::claim::BuyerClaims::standing`]). The conditions of the writes ([`tables`]) and the steps of the flows
 //! ([`processes`], [`steps`]) are written down here a second time. [`search`] visits all states, and [`symmetry`]
 //! treats states that differ only in names as one.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::panic
+)]
 
 pub mod decisions;
 pub mod invariants;

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use sim::model::search::search;
-use sim::model::{Bug, Size};
+use model::search::search;
+use model::{Bug, Size};
 
 const THREE_BUYERS: Size = Size {
     orders: [1, 1, 1],
