@@ -158,7 +158,11 @@ impl Sim {
             ProviderEvent::RefundedInConsole | ProviderEvent::PartlyRefundedInConsole => {
                 matches!(kind, ProviderKind::Alipay | ProviderKind::Stripe)
             }
-            ProviderEvent::RefundFailed => kind == ProviderKind::Stripe,
+            // What a refund in the console left is what the order is worth here; that such a refund fails later is a
+            // matter for a person.
+            ProviderEvent::RefundFailed => {
+                kind == ProviderKind::Stripe && !self.refunded_in_console.contains(&payment.number)
+            }
             _ => true,
         };
         if !is_told {
@@ -185,8 +189,12 @@ impl Sim {
             ProviderEvent::NotifiedAgain => sandbox.notify_again(&payment.number).await,
         };
         if done.is_ok() {
+            let number = payment.number.clone();
             self.mark(format!("payment {what:?}"));
-            self.note(format!("{} {what:?}", payment.number));
+            self.note(format!("{number} {what:?}"));
+            if matches!(what, ProviderEvent::RefundedInConsole | ProviderEvent::PartlyRefundedInConsole) {
+                self.refunded_in_console.insert(number);
+            }
         }
         check::check_refunds(&self.observer).await
     }

@@ -68,14 +68,23 @@ struct View {
     /// The page in use; `None`: no bucket was open at the last read.
     page: Option<PageNo>,
     open: BTreeSet<BucketNo>,
-    /// Buckets of the page that were seen to have at most so many units, and when.
-    free_at_most: HashMap<BucketNo, (u32, i64)>,
+    /// What was seen of buckets of the page.
+    observed: HashMap<BucketNo, Observation>,
     /// How many buckets the item had at the last read: a restock adds some.
     buckets: u32,
     /// The newest version that was read of each page.
     versions: BTreeMap<PageNo, u64>,
     /// When all pages were last read with strong consistency.
     strongly_read_at_ms: Option<i64>,
+}
+
+/// A bucket was seen to have at most so many units.
+#[derive(Clone, Copy, Debug)]
+struct Observation {
+    free_at_most: u32,
+    at_ms: i64,
+    /// The availability version that was known then: it may be older than what a buyer has seen.
+    version: u64,
 }
 
 impl BucketPicker {
@@ -98,6 +107,12 @@ impl BucketPicker {
                 return Ok(Pick::Bucket(bucket));
             }
         }
+        // The buyer has seen something newer than what was observed of the buckets.
+        if view.forget_older_than(search.seen_version)
+            && let Some(bucket) = view.choose(quantity, random)
+        {
+            return Ok(Pick::Bucket(bucket));
+        }
         // The buyer has seen something newer than this function knows.
         if view.is_stale(search) {
             view.read_all_strongly(store, search).await?;
@@ -116,7 +131,7 @@ impl BucketPicker {
     /// Remembers that a bucket was seen to have only `free` units.
     pub async fn observed(&self, offer: &Offer, bucket: BucketNo, free: u32, now: Timestamp) {
         let view = self.view(offer);
-        view.lock().await.free_at_most.insert(bucket, (free, now.as_millisecond()));
+        view.lock().await.observe(bucket, free, now);
     }
 
     /// Reads up to a hundred buckets that the page lists as open, in one request. When several in a row turn out
@@ -131,7 +146,7 @@ impl BucketPicker {
         let view = self.view(offer);
         let mut view = view.lock().await;
         let unknown: Vec<BucketNo> =
-            view.open.iter().filter(|bucket| !view.free_at_most.contains_key(bucket)).copied().collect();
+            view.open.iter().filter(|bucket| !view.observed.contains_key(bucket)).copied().collect();
         let first = index(random, unknown.len());
         let chosen: Vec<BucketNo> =
             unknown.iter().cycle().skip(first).take(unknown.len().min(BUCKETS_READ)).copied().collect();
@@ -139,7 +154,7 @@ impl BucketPicker {
             return Ok(());
         }
         for (bucket, content) in store.recent_buckets(offer, chosen).await? {
-            view.free_at_most.insert(bucket, (content.free, now.as_millisecond()));
+            view.observe(bucket, content.free, now);
         }
         Ok(())
     }
@@ -162,10 +177,31 @@ impl View {
 
     /// Whether the buyer has seen a newer version, and the pages were not read for that reason a moment ago.
     fn is_stale(&self, search: &Search<'_>) -> bool {
-        let known: u64 = self.versions.values().sum();
         let now_ms = search.now.as_millisecond();
         let just_read = |at_ms| (0..REREAD_AFTER_MS).contains(&(now_ms - at_ms));
-        search.seen_version.is_some_and(|seen| seen > known) && !self.strongly_read_at_ms.is_some_and(just_read)
+        search.seen_version.is_some_and(|seen| seen > self.known_version())
+            && !self.strongly_read_at_ms.is_some_and(just_read)
+    }
+
+    /// The version of the item's availability that this function knows.
+    fn known_version(&self) -> u64 {
+        self.versions.values().sum()
+    }
+
+    fn observe(&mut self, bucket: BucketNo, free: u32, now: Timestamp) {
+        let seen = Observation { free_at_most: free, at_ms: now.as_millisecond(), version: self.known_version() };
+        self.observed.insert(bucket, seen);
+    }
+
+    /// Forgets what was observed before the version that a buyer has seen: a bucket may have closed and opened since,
+    /// between two reads of the page. A version that this function does not know may be made up, and forgets nothing.
+    /// Returns whether something was forgotten.
+    fn forget_older_than(&mut self, seen_version: Option<u64>) -> bool {
+        let known = self.known_version();
+        let Some(seen) = seen_version.filter(|seen| *seen <= known) else { return false };
+        let before = self.observed.len();
+        self.observed.retain(|_, observation| observation.version >= seen);
+        self.observed.len() < before
     }
 
     /// Reads the page in use again, or all pages if none is in use.
@@ -195,7 +231,7 @@ impl View {
     /// buyer has seen.
     async fn read_all_strongly(&mut self, store: &Store, search: &Search<'_>) -> Result<(), StoreError> {
         let read = store.pages_consistently(search.offer, &all_pages(search.buckets)).await?;
-        self.free_at_most.clear();
+        self.observed.clear();
         self.turn_to_one_of(read, search);
         self.strongly_read_at_ms = Some(search.now.as_millisecond());
         Ok(())
@@ -220,8 +256,7 @@ impl View {
 
     /// Whether every bucket of the page in use was seen to have too few units.
     fn is_used_up(&self, page: PageNo, quantity: u32) -> bool {
-        let is_short =
-            |bucket: &BucketNo| self.free_at_most.get(bucket).is_some_and(|(free_at_most, _)| *free_at_most < quantity);
+        let is_short = |bucket: &BucketNo| self.observed.get(bucket).is_some_and(|seen| seen.free_at_most < quantity);
         self.page == Some(page) && self.open.iter().all(is_short)
     }
 
@@ -238,27 +273,20 @@ impl View {
         let content = page.map(|(_, content)| content).unwrap_or_default();
         // Observations on the same page stay valid for a while, unless the page shows that the bucket has closed since.
         let keep = number == self.page;
-        self.free_at_most.retain(|bucket, (_, observed_at_ms)| {
-            keep && content.open.contains(bucket) && (0..OBSERVED_FOR_MS).contains(&(now_ms - *observed_at_ms))
+        self.observed.retain(|bucket, seen| {
+            keep && content.open.contains(bucket) && (0..OBSERVED_FOR_MS).contains(&(now_ms - seen.at_ms))
         });
         (self.page, self.open) = (number, content.open);
     }
 
     fn choose(&self, quantity: u32, random: u32) -> Option<BucketNo> {
-        let has = |bucket: &&BucketNo| {
-            self.free_at_most.get(bucket).is_none_or(|(free_at_most, _)| *free_at_most >= quantity)
-        };
+        let has = |bucket: &&BucketNo| self.observed.get(bucket).is_none_or(|seen| seen.free_at_most >= quantity);
         let candidates: Vec<BucketNo> = self.open.iter().filter(has).copied().collect();
         candidates.get(index(random, candidates.len())).copied()
     }
 
     fn best_seen(&self) -> u32 {
-        self.open
-            .iter()
-            .filter_map(|bucket| self.free_at_most.get(bucket))
-            .map(|(free_at_most, _)| *free_at_most)
-            .max()
-            .unwrap_or(0)
+        self.open.iter().filter_map(|bucket| self.observed.get(bucket)).map(|seen| seen.free_at_most).max().unwrap_or(0)
     }
 }
 

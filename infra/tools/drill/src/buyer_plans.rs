@@ -98,7 +98,11 @@ impl Follower {
             return None;
         }
         self.think().await;
-        let method = self.method();
+        let method = match plan {
+            Plan::Pay | Plan::PayAndRefund | Plan::Fail => self.method(),
+            // WeChat Pay v2 closes no payment in its first five minutes, and so long an unpaid order would wait.
+            _ => self.method_other_than("wechat-v2"),
+        };
         match plan {
             Plan::Pay | Plan::PayAndRefund => {
                 let payment = self.start(method).await?;

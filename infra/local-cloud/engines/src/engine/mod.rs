@@ -238,16 +238,5 @@ fn is_below(path: &str, root: &str) -> bool {
 
 /// A version 4 UUID.
 pub fn random_id() -> String {
-    let mut bytes = [0_u8; 16];
-    // Without the operating system's generator nothing here could run; what is left is at least a well-formed id.
-    let _ = getrandom::fill(&mut bytes);
-    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
-    let mut id = String::with_capacity(36);
-    for (position, digit) in format!("{number:032x}").chars().enumerate() {
-        if matches!(position, 8 | 12 | 16 | 20) {
-            id.push('-');
-        }
-        id.push(digit);
-    }
-    id
+    uuid::Uuid::new_v4().to_string()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -37,7 +37,7 @@ pub(super) struct Running {
     waiting: AtomicUsize,
     states: Vec<Mutex<Option<State>>>,
     next_state: AtomicUsize,
-    takes_requests: AtomicUsize,
+    takes_requests: OnceLock<bool>,
     ended: watch::Sender<bool>,
 }
 
@@ -87,7 +87,7 @@ impl Running {
             waiting: AtomicUsize::new(0),
             states: (0..config.states.max(1)).map(|_| Mutex::new(None)).collect(),
             next_state: AtomicUsize::new(0),
-            takes_requests: AtomicUsize::new(UNKNOWN),
+            takes_requests: OnceLock::new(),
             ended: watch::channel(false).0,
         })
     }
@@ -117,16 +117,11 @@ impl Running {
         self.concurrency.saturating_sub(self.permits.available_permits())
     }
 
-    /// Whether the function answers requests of HTTP APIs. It is started to find out.
+    /// Whether the function answers requests of HTTP APIs. It is started to find out. One that does not start is given
+    /// events, which then say why.
     pub(super) fn takes_requests(&self) -> bool {
-        match self.takes_requests.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                let takes = self.state().map(|state| matches!(state.0.linked, Linked::Requests(_))).unwrap_or(false);
-                self.takes_requests.store(usize::from(takes), Ordering::Relaxed);
-                takes
-            }
-            known => known == 1,
-        }
+        let is_requests = |(state, _): (State, _)| matches!(state.linked, Linked::Requests(_));
+        *self.takes_requests.get_or_init(|| self.state().is_ok_and(is_requests))
     }
 
     pub(super) async fn invoke(self: Arc<Self>, payload: Bytes) -> Outcome {
@@ -262,9 +257,6 @@ impl Running {
         self.log.write(&crate::host::runner::report(request_id, started.elapsed(), init, memory_mb, error));
     }
 }
-
-/// The function has not been asked yet whether it takes requests.
-const UNKNOWN: usize = 2;
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
