@@ -46,7 +46,7 @@ pub(super) enum No {
     /// All of it went back before.
     AllRefunded,
     /// The merchant's balance does not cover the refund.
-    NoBalance,
+    BalanceTooLow,
     /// The payment is too old to be refunded, or is disputed: only a person can go on.
     NotRefundable,
     /// The refund's number was used for another payment or another amount.
@@ -75,7 +75,7 @@ impl No {
             Self::NotPaid => ("ACQ.TRADE_STATUS_ERROR", "交易状态非法"),
             Self::TooMuch => ("ACQ.REFUND_AMT_NOT_EQUAL_TOTAL", "退款金额超限"),
             Self::AllRefunded => ("ACQ.TRADE_HAS_CLOSE", "交易已经关闭"),
-            Self::NoBalance => ("ACQ.SELLER_BALANCE_NOT_ENOUGH", "卖家余额不足"),
+            Self::BalanceTooLow => ("ACQ.SELLER_BALANCE_NOT_ENOUGH", "卖家余额不足"),
             Self::NotRefundable => ("ACQ.TRADE_HAS_FINISHED", "交易已完结"),
             Self::RefundUsed => ("ACQ.DISCORDANT_REPEAT_REQUEST", "同一笔退款的金额不一致"),
         };
@@ -91,7 +91,7 @@ impl No {
             Self::TooEarly | Self::NotPaid => (400, "INVALID_REQUEST", "订单状态不允许此操作"),
             Self::TooMuch => (400, "INVALID_REQUEST", "退款金额大于可退金额"),
             Self::AllRefunded => (400, "INVALID_REQUEST", "订单已全额退款"),
-            Self::NoBalance => (403, "NOT_ENOUGH", "账户余额不足"),
+            Self::BalanceTooLow => (403, "NOT_ENOUGH", "账户余额不足"),
             Self::NotRefundable => (400, "INVALID_REQUEST", "订单已超过退款期限"),
             Self::RefundUsed => (400, "INVALID_REQUEST", "订单金额或退款金额与之前请求不一致，请核实后再试"),
         }
@@ -107,7 +107,7 @@ impl No {
             Self::NotPaid => ("TRADE_STATE_ERROR", "订单状态错误"),
             Self::TooMuch => ("INVALID_REQUEST", "refund_fee大于可退金额"),
             Self::AllRefunded => ("ERROR", "订单已全额退款"),
-            Self::NoBalance => ("NOTENOUGH", "余额不足"),
+            Self::BalanceTooLow => ("NOTENOUGH", "余额不足"),
             Self::NotRefundable => ("TRADE_OVERDUE", "订单已经超过退款期限"),
             Self::RefundUsed => ("REFUND_FEE_MISMATCH", "订单金额或退款金额与之前请求不一致，请核实后再试"),
         };
@@ -128,7 +128,7 @@ impl No {
             }
             Self::TooMuch => ("amount_too_large", "Refund amount is greater than unrefunded amount on charge"),
             Self::AllRefunded => ("charge_already_refunded", "The charge has already been refunded."),
-            Self::NoBalance => {
+            Self::BalanceTooLow => {
                 ("balance_insufficient", "Insufficient funds in your Stripe balance to refund this amount.")
             }
             Self::NotRefundable => ("charge_disputed", "The charge has been charged back, and cannot be refunded."),

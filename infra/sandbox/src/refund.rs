@@ -33,7 +33,7 @@ pub(super) fn refund(
     let refusal = match mood {
         Mood::RefundsRefused => Some(No::NotRefundable),
         // Alipay has no failed refunds: it refuses, and takes the same number again later.
-        Mood::RefundsFail if kind == ProviderKind::Alipay => Some(No::NoBalance),
+        Mood::RefundsFail if kind == ProviderKind::Alipay => Some(No::BalanceTooLow),
         _ if wanted.amount < 1 => Some(No::BadAmount),
         _ if left == 0 => Some(No::AllRefunded),
         _ if wanted.amount > left => Some(No::TooMuch),
