@@ -243,7 +243,7 @@ impl View {
         for page in all_pages(search.buckets) {
             let content = read.remove(&page).unwrap_or_else(|| Page::assume_open(page, search.buckets));
             self.note_version(page, &content);
-            if !content.open.is_empty() && !self.is_used_up(page, search.quantity) {
+            if !content.open.is_empty() && !self.is_used_up(&content, search.quantity) {
                 open.push((page, content));
             }
         }
@@ -254,10 +254,10 @@ impl View {
         self.turn_to(chosen, search);
     }
 
-    /// Whether every bucket of the page in use was seen to have too few units.
-    fn is_used_up(&self, page: PageNo, quantity: u32) -> bool {
+    /// Whether every open bucket of a page was seen to have too few units.
+    fn is_used_up(&self, page: &Page, quantity: u32) -> bool {
         let is_short = |bucket: &BucketNo| self.observed.get(bucket).is_some_and(|seen| seen.free_at_most < quantity);
-        self.page == Some(page) && self.open.iter().all(is_short)
+        page.open.iter().all(is_short)
     }
 
     fn note_version(&mut self, page: PageNo, content: &Page) {
