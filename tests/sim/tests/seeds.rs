@@ -24,7 +24,8 @@ const PLACES: &str = "
     crashes                         times out
     payment Paid                    payment PaidLate                payment Failed
     payment NotifiedAgain           payment Confirmed               payment RefundedInConsole
-    payment PartlyRefundedInConsole payment RefundFailed            payment Disputed
+    payment PartlyRefundedInConsole                                 payment Disputed
+    payment RefundFailed
     payment RefundsFail             payment ServerError             metric MoneyMatters FOREIGN_REFUND
     metric MoneyMatters DISPUTE     metric MoneyMatters LATE_REFUND_FAILURE
     delivery Once                   delivery Twice                  delivery NotDeleted             delivery Lost
