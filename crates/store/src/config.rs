@@ -99,8 +99,8 @@ pub async fn sdk_config() -> SdkConfig {
     aws_config::defaults(BehaviorVersion::v2026_01_12())
         .http_client(http)
         .timeout_config(timeouts())
-        // It watches how fast a body arrives, which costs a quarter of a call's processor time. Answers are small, and
-        // an attempt's timeout includes reading them.
+        // It watches how fast a body arrives, which takes processor time. Answers are small, and an attempt's timeout
+        // includes reading them.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .load()
         .await
