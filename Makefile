@@ -47,8 +47,9 @@ test: build-local ## Run all tests, and check that every permission in the templ
 	@PERMISSIONS_SEEN=$(SEEN) target/debug/check-permissions
 	@$(PREFLIGHT) optional
 
-check: ## Check format, line lengths, lints and documentation, as CI does
+check: ## Check format, line lengths, translations, lints and documentation, as CI does
 	@infra/tools/scripts/check-lines.sh
+	@python3 infra/tools/scripts/check_translations.py
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet

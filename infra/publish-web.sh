@@ -16,6 +16,7 @@ trap 'rm -rf "$work"' EXIT
 # Writes config.json from the outputs and parameters of the stack, and prints the names that are needed below.
 export DESCRIBED=$described
 export SHOP_NAME=${SHOP_NAME:-} CLIENT_ID=${CLIENT_ID:-} SCOPE=${SCOPE:-openid} METHODS=${METHODS:-}
+export OPERATOR_SCOPE=${OPERATOR_SCOPE:-}
 settings=$(python3 - "$work/config.json" <<'PY'
 import json, os, shlex, sys
 stack = json.loads(os.environ["DESCRIBED"])["Stacks"][0]
@@ -35,6 +36,7 @@ config = {
     "issuer": parameters["JwtIssuer"],
     "clientId": os.environ["CLIENT_ID"],
     "scope": os.environ["SCOPE"],
+    "operatorScope": os.environ["OPERATOR_SCOPE"],
 }
 # The payment methods that the storefront offers; all of them if METHODS is not set.
 if os.environ["METHODS"]:

@@ -126,6 +126,10 @@ export default {
     signOut: "Sign out",
     name: "Your name",
     nameHint: "Any name works: this system runs on your own machine.",
+    rights: "What you may do",
+    scope_admin: "Everything (seckill/admin)",
+    scope_desk: "Look, and act on orders (seckill/desk)",
+    scope_read: "Look only (seckill/read)",
     needSignIn: "Sign in as an operator to set up and watch sales.",
 
     // The list of sales

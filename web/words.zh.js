@@ -125,6 +125,10 @@ export default {
     signOut: "退出",
     name: "用户名",
     nameHint: "本地环境，可填写任意名字。",
+    rights: "权限",
+    scope_admin: "全部权限（seckill/admin）",
+    scope_desk: "查看并处理订单（seckill/desk）",
+    scope_read: "仅查看（seckill/read）",
     needSignIn: "请使用运营账号登录，以创建和查看活动。",
 
     // 活动列表

@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 
 use edge::Code;
+use edge::request::Scope;
 use serde_json::{Value, json};
 use testkit::contract::{Operation, description, fault, operations};
-use testkit::world::STACK;
+use testkit::world::{STACK, World, name_of};
+
+use crate::handlers::Handlers;
 
 #[test]
 fn the_described_routes_and_scopes_match_the_template() {
@@ -21,6 +24,25 @@ fn the_described_routes_and_scopes_match_the_template() {
         })
         .collect();
     assert_eq!(operations(), deployed);
+}
+
+/// The gateway and the function agree about every route: a route that was configured without a scope stays closed.
+#[tokio::test]
+async fn admin_checks_the_scopes_that_the_template_names() {
+    let world = World::new().await;
+    let handlers = Handlers::of(&world);
+    let routes = &STACK.http_api.as_ref().unwrap().routes;
+    let mut checked = 0;
+    for route in routes.iter().filter(|route| route.function == name_of("admin")) {
+        let path = route.path.replace("{orderId}", "00000000000000000000000000000AB").replace(['{', '}'], "");
+        for scope in Scope::ALL {
+            let answer = handlers.admin_request("somebody", scope.as_str(), &route.method, &path, None).await;
+            let is_allowed = route.scopes.iter().any(|allowed| allowed == scope.as_str());
+            assert_eq!(answer.status != 403, is_allowed, "{} {path} with {}", route.method, scope.as_str());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 4 * 13, "{checked}");
 }
 
 #[test]

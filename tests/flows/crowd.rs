@@ -52,7 +52,7 @@ async fn twenty_thousand_buyers_buy_ten_thousand_units_exactly_once() {
     assert_eq!(world.figures(&offer).await, (0, UNITS as u32, 0));
 
     world.settle_down().await;
-    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let audit = flows::view::audit::audit(&world.store, &offer.sale, None).await.unwrap().unwrap().items;
     let audit = &audit[&offer.item];
     assert_eq!(audit.orders, [(Status::PendingPayment, UNITS as u64)].into(), "there is one order for each unit");
     assert_eq!((audit.drift, audit.findings.len()), (0, 0));

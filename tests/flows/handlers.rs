@@ -92,6 +92,18 @@ impl Handlers {
         Answer::of(shop::handle(&self.shop, request(None, "", "GET", path, &[header], None)).await)
     }
 
+    /// A request to admin by somebody with a scope.
+    pub(crate) async fn admin_request(
+        &self,
+        who: &str,
+        scope: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        Answer::of(admin::handle(&self.admin, request(Some(who), scope, method, path, &[], body)).await)
+    }
+
     /// An operator's request to admin.
     pub(crate) async fn operator_request(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
         let request = request(Some("operator"), "seckill/admin", "POST", path, headers, Some(body));
@@ -138,21 +150,37 @@ pub(crate) fn payment_secret() -> String {
     function("payment-notify").environment["PAYMENT_SECRET_ARN"].clone()
 }
 
-/// A buyer is known by the salt of the data, which may come from another stack.
-#[test]
-fn the_salt_of_buyers_is_a_parameter_and_not_the_stack() {
+/// A buyer is known by the salt of the data, which may come from another stack. Each function that needs the salt may
+/// read it, and does so once.
+#[tokio::test]
+async fn the_salt_of_buyers_is_a_secret_and_not_the_stacks() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../template.yaml");
-    let salts = |stack_name: &str, salt: Option<&str>| {
-        let parameters = salt.map(|salt| ("BuyerSalt".to_owned(), salt.to_owned())).into_iter().collect();
-        let options = ReadOptions { stack_name: stack_name.to_owned(), parameters, ..ReadOptions::default() };
-        let stack = local_cloud::template::read_with(&path, &options).unwrap();
-        let of = |binary: &str| {
+    let arns = |arn: Option<&str>| {
+        let parameters = arn.map(|arn| ("BuyerSaltArn".to_owned(), arn.to_owned())).into_iter().collect();
+        let stack =
+            local_cloud::template::read_with(&path, &ReadOptions { parameters, ..ReadOptions::default() }).unwrap();
+        ["seckill", "shop", "admin"].map(|binary| {
             let function = stack.functions.iter().find(|function| function.binary == binary).unwrap();
-            function.environment["BUYER_SALT"].clone()
-        };
-        ["seckill", "shop", "admin"].map(of)
+            function.environment["BUYER_SALT_ARN"].clone()
+        })
     };
-    assert_eq!(salts("old", Some("secret")), salts("new", Some("secret")));
-    assert_eq!(salts("old", Some("secret")), ["secret"; 3]);
-    assert_ne!(salts("old", None), salts("new", None), "without a salt of its own, a stack has its id");
+    let mine = "arn:aws:secretsmanager:eu-west-1:1:secret:salt-AbCdEf";
+    assert_eq!(arns(Some(mine)), [mine; 3]);
+
+    let world = World::new().await;
+    let mut keys = std::collections::BTreeSet::new();
+    for binary in ["seckill", "shop", "admin"] {
+        let variables = |name: &str| function(binary).environment.get(name).cloned();
+        let environment =
+            runtime::Environment::new(variables, world.config_of(binary), telemetry::Sink::stdout()).unwrap();
+        let (salt, buyer) = (environment.salt().unwrap(), domain::ids::Buyer::parse("ann").unwrap());
+        assert_eq!(salt.key_of(&buyer), None, "not without the salt");
+        world.wire.forget_calls();
+        for _ in 0..2 {
+            salt.read().await.unwrap();
+        }
+        assert_eq!(world.cost().0, ["GetSecretValue"], "one call when a function starts");
+        keys.insert(salt.key_of(&buyer).unwrap());
+    }
+    assert_eq!(keys.len(), 1, "all functions have the same salt");
 }

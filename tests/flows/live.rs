@@ -4,7 +4,7 @@ use flows::view::live::{Figures, Live};
 use testkit::world::World;
 
 fn reads(world: &World) -> usize {
-    world.cost().0.iter().filter(|operation| ["BatchGetItem", "Scan"].contains(&operation.as_str())).count()
+    world.cost().0.iter().filter(|operation| ["BatchGetItem"].contains(&operation.as_str())).count()
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@
 //! | `write_conditions` | every conditional write refuses what is late, duplicated or about another order |
 //! | `crashes`, `money_crashes`, `repairs`, `walks` | flows stop anywhere and run twice; reconcile repairs the rest |
 //! | `late_requests`, `races`, `interleavings`, `outages`, `crowd` | lost answers, concurrency, outages, load |
+//! | `page_copies`, `scattered` | pages at ten thousand running functions; units that no bucket has together |
+//! | `retention` | what is removed after its time, and what never is |
 //! | `costs`, `contract`, `dependencies` | write units per purchase, the API's description, layers |
 #![allow(
     missing_docs,
@@ -30,12 +32,15 @@ mod money_crashes;
 mod money_edges;
 mod notices;
 mod outages;
+mod page_copies;
 mod payments;
 mod points;
 mod push;
 mod races;
 mod repairs;
+mod retention;
 mod sale_rules;
+mod scattered;
 mod shop;
 mod walks;
 mod write_conditions;

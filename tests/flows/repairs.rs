@@ -272,7 +272,7 @@ async fn drift_is_reported_and_not_corrected() {
     let report = world.reconcile().await;
     assert_eq!(report.drift, Some(1));
     assert!(report.findings.iter().any(|finding| finding.contains("bucket 1 does not add up")), "{report:?}");
-    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
+    let audit = flows::view::audit::audit(&world.store, &offer.sale, None).await.unwrap().unwrap().items;
     assert_eq!(audit[&offer.item].drift, 1);
 }
 
@@ -293,8 +293,9 @@ async fn a_sale_that_is_over_and_settled_is_no_longer_watched() {
 async fn the_audit_counts_units_and_orders() {
     let world = World::new().await;
     let offer = healthy_sale(&world).await;
-    let (_, audit) = flows::view::audit::audit(&world.store, &offer.sale).await.unwrap().unwrap();
-    let audit = &audit[&offer.item];
+    let audited = flows::view::audit::audit(&world.store_of("admin"), &offer.sale, None).await.unwrap().unwrap();
+    let audit = &audited.items[&offer.item];
+    assert_eq!(audited.cursor, None);
     assert_eq!((audit.total, audit.free, audit.held, audit.sold, audit.drift), (60, 50, 10, 0, 0));
     assert_eq!(audit.orders, [(Status::PendingPayment, 10), (Status::Closed, 1)].into());
     assert_eq!(audit.findings, [""; 0]);
@@ -317,16 +318,62 @@ async fn correcting_a_page_that_does_not_exist_yet_leaves_the_other_buckets_open
     world.environment().purchase(&world.asks(&offer, "alice", 24, None)).await.unwrap();
 }
 
+/// However little one request counts, the requests together count every order once.
 #[tokio::test]
-async fn counting_orders_stops_at_its_time_limit() {
+async fn an_audit_that_stops_at_its_time_limit_goes_on_at_its_cursor() {
     let world = World::new().await;
     let offer = healthy_sale(&world).await;
-    let counted = count_orders(&world.store, &offer.sale, 9, far()).await.unwrap();
     let of = |status| (offer.item.clone(), status);
-    let orders = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
-    assert_eq!(counted, OrderCounts { orders, are_all: true });
-    let late = count_orders(&world.store, &offer.sale, 9, Instant::now()).await.unwrap();
-    assert_eq!(late, OrderCounts::default());
+    let all = [(of(Status::PendingPayment), 10), (of(Status::Closed), 1)].into();
+    let counted = count_orders(&world.store, &offer.sale, None, 1_000, far()).await.unwrap();
+    assert_eq!(counted, OrderCounts { orders: all, ..OrderCounts::default() });
+    let (mut after, mut sum, mut requests) = (None, std::collections::BTreeMap::new(), 0);
+    loop {
+        let part = count_orders(&world.store, &offer.sale, after, 3, Instant::now()).await.unwrap();
+        for (what, count) in part.orders {
+            *sum.entry(what).or_default() += count;
+        }
+        requests += 1;
+        after = part.cursor;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((sum, requests), (counted.orders, 4), "11 orders, three at a time");
+}
+
+/// The index names every order of the sale once, whatever happened to it, and none of another sale.
+#[tokio::test]
+async fn the_index_of_a_sale_names_each_of_its_orders_once() {
+    let world = World::new().await;
+    let offer = world.sale(60, 1).await;
+    let mut known = std::collections::BTreeSet::new();
+    for buyer in 0..40 {
+        known.insert(world.unpaid_order(&offer, &format!("buyer {buyer}")).await);
+    }
+    for id in known.iter().step_by(2) {
+        flows::pay::close::close(world.context(), id, Cause::Buyer).await.unwrap();
+    }
+    for page in [1, 7, 40, 41] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let ids = world.store.order_ids(&offer.sale, after.as_ref(), page).await.unwrap();
+            after = ids.last().cloned();
+            found.extend(ids);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 40, "no order twice, in pages of {page}");
+        assert_eq!(found.into_iter().collect::<std::collections::BTreeSet<_>>(), known, "in pages of {page}");
+    }
+    let newest = world.store.newest_order_ids(&offer.sale, None, 15).await.unwrap();
+    assert_eq!(newest, known.iter().rev().take(15).cloned().collect::<Vec<_>>());
+    let older = world.store.newest_order_ids(&offer.sale, newest.last(), 100).await.unwrap();
+    assert_eq!(older, known.iter().rev().skip(15).cloned().collect::<Vec<_>>());
+    let other = "other".parse().unwrap();
+    assert_eq!(world.store.order_ids(&other, None, 9).await.unwrap(), []);
+    assert_eq!(world.store.newest_order_ids(&other, None, 9).await.unwrap(), []);
 }
 
 /// A refusal is a quick answer that says nothing about other orders, so all of them are tried.

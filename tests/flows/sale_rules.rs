@@ -450,42 +450,6 @@ async fn a_page_without_enough_units_in_any_bucket_is_left_for_another_one() {
     }
 }
 
-/// A whole sale in which every buyer wants one to five units. Free units end up scattered: then a buyer is told what
-/// can be had, never that everything is sold.
-#[tokio::test]
-async fn scattered_units_are_offered_until_the_last_one_is_sold() {
-    let world = World::new().await;
-    let offer = world.sale(1_200, 5).await;
-    let (mut presses, mut short, mut units) = (0, 0, 0);
-    let seckill = world.environment();
-    for buyer in 0..2_000_u32 {
-        let wanted = 1 + world.asks(&offer, "dice", 1, None).random % 5;
-        let name = format!("buyer {buyer}");
-        presses += 1;
-        let mut result = seckill.purchase(&world.asks(&offer, &name, wanted, None)).await;
-        if let Err(Refusal::SoldOut { available }) = result {
-            if available == 0 {
-                assert_eq!(units, 1_200, "SOLD_OUT while {} units are free", 1_200 - units);
-                break;
-            }
-            assert!(available < wanted);
-            short += 1;
-            world.clock.advance(std::time::Duration::from_secs(7));
-            result = seckill.purchase(&world.asks(&offer, &name, available, None)).await;
-        }
-        if let Ok(accepted) = result {
-            let (claims, _) = world.store.claims(&accepted.order.buyer(), &offer.sale).await.unwrap();
-            units += claims.claims[&offer.item].quantity;
-        }
-        world.stream().await;
-        world.clock.advance(std::time::Duration::from_millis(400));
-    }
-    assert_eq!(units, 1_200);
-    // Measured: see docs/figures.md.
-    println!("{short} of {presses} presses were offered fewer units");
-    assert!(short * 20 < presses, "{short} of {presses} presses were offered fewer units");
-}
-
 #[tokio::test]
 async fn the_second_of_two_operators_does_not_undo_the_first() {
     let world = World::new().await;

@@ -312,3 +312,25 @@ async fn the_calls_of_a_walk_grow_with_its_buckets_and_holders_only() {
     // Leases 4, open entries 3, watched sales 1, the sale 1, its page 1; buckets 1 or 5; orders 1 or 4.
     assert_eq!(counted, [12, 16, 19]);
 }
+
+/// A walk over a large item without holders. `WALK_UNITS` adds a size: docs/figures.md has what this test prints.
+#[tokio::test]
+async fn a_walk_of_a_large_item_takes_a_call_for_each_hundred_buckets_and_one_for_each_page() {
+    let more = std::env::var("WALK_UNITS").ok().map(|units| units.parse().unwrap());
+    for units in [100, 10_000, 100_000].into_iter().chain(more) {
+        let world = World::new().await;
+        let offer = world.sale(units, 1).await;
+        world.reconcile().await;
+        world.wire.forget_calls();
+        let began = std::time::Instant::now();
+        let report = world.reconcile().await;
+        let (took, calls) = (began.elapsed(), world.wire.calls().len());
+        assert!(report.found_nothing() && report.drift == Some(0), "{report:?}");
+        let buckets = world.item(&offer).await.layout.buckets();
+        let pages = buckets.div_ceil(512);
+        let of_buckets: u32 = (0..pages).map(|page| (buckets - page * 512).min(512).div_ceil(100)).sum();
+        println!("{units} units: {calls} calls ({of_buckets} for {buckets} buckets, {pages} for pages), {took:?}");
+        // Leases 4, open entries 3, watched sales 1, the sale 1.
+        assert_eq!(calls, usize::try_from(9 + pages + of_buckets).unwrap());
+    }
+}

@@ -17,13 +17,14 @@ function claimsOf(token) {
   }
 }
 
-/** Who is signed in with this role: {token, name}, or null. */
+/** Who is signed in with this role: {token, name, scopes}, or null. */
 export function session(role) {
   const token = store.getItem(tokenKey(role));
   if (!token) return null;
-  const { sub, exp, name, email } = claimsOf(token);
+  const { sub, exp, name, email, scope, scp } = claimsOf(token);
   const isExpired = exp && exp * 1000 < clock.now();
-  return sub && !isExpired ? { token, name: name || email || sub } : null;
+  const scopes = [scope ?? scp ?? []].flat().flatMap((text) => String(text).split(" "));
+  return sub && !isExpired ? { token, name: name || email || sub, scopes } : null;
 }
 
 export function signOut(role) {

@@ -1,7 +1,7 @@
 // Dead letters: the messages that could not be handled, with their reasons, and a button that redrives them.
 import { number } from "/common/language.js";
 import { $, button, h, table, toast } from "/common/page.js";
-import { callApi, say, showProblem, state } from "/console/state.js";
+import { callApi, mayRunSales, say, showProblem, state } from "/console/state.js";
 
 export async function showLetters() {
   try {
@@ -38,7 +38,7 @@ function queueBox(queue) {
       "div",
       { class: "head" },
       h("div", {}, h("h3", {}, title), h("p", { class: "fine" }, `${count} · ${effect}`)),
-      button(say("redrive"), () => redrive(kind), { "data-act": `redrive-${kind}` }),
+      mayRunSales() && button(say("redrive"), () => redrive(kind), { "data-act": `redrive-${kind}` }),
     ),
     table(
       ["order", "reason", "body"].map((key) => ({ text: say(key) })),

@@ -3,7 +3,7 @@ import { newKey, retryAfterMs, sleep } from "/common/api.js";
 import { number } from "/common/language.js";
 import { $, h, setText, toast } from "/common/page.js";
 import { chart } from "/console/charts.js";
-import { callApi, callApiWithRetries, chosenSale, say, showProblem, state } from "/console/state.js";
+import { callApi, callApiWithRetries, chosenSale, mayRunSales, say, showProblem, state } from "/console/state.js";
 
 const UNIT_FIGURES = ["free", "held", "sold", "total"];
 const ORDER_STATUSES = ["PENDING_PAYMENT", "PAID", "CLOSED", "FAILED", "REFUNDING", "REFUNDED"];
@@ -51,7 +51,7 @@ function stockRow(sale, item, onRestocked) {
     { class: "stock-row" },
     h("div", { class: "row" }, h("strong", {}, item.name), figures),
     h("div", { class: "bar-of", role: "img", "aria-label": item.name, "data-bar": item.itemId }, parts),
-    sale.state !== "CLOSED" && restockForm(item, onRestocked),
+    sale.state !== "CLOSED" && mayRunSales() && restockForm(item, onRestocked),
   );
 }
 

@@ -5,7 +5,7 @@ import { $, button, h, setText } from "/common/page.js";
 import { session, signInAtIssuer, signInLocally, signInProblem, signOut } from "/common/sign-in.js";
 import { refreshLive, watchLive } from "/console/live.js";
 import { drawClock, drawSale, loadSales } from "/console/sale.js";
-import { SCOPE, say, showProblem, state, whenSignedOut } from "/console/state.js";
+import { SCOPES, say, showProblem, state, whenSignedOut } from "/console/state.js";
 
 function drawNav() {
   const { code, name } = otherLanguage;
@@ -18,14 +18,19 @@ function drawNav() {
 }
 
 function signIn() {
-  if (!isLocal) return signInAtIssuer("operator", `${config.scope || "openid"} ${SCOPE}`).catch(showProblem);
+  if (!isLocal) {
+    const scope = `${config.scope || "openid"} ${config.operatorScope || SCOPES[0]}`;
+    return signInAtIssuer("operator", scope).catch(showProblem);
+  }
   const dialog = $("#dialog");
   const props = { id: "name", required: true, maxLength: 64, autocomplete: "username", value: "operator" };
   const input = h("input", props);
+  const options = SCOPES.map((scope) => h("option", { value: scope }, say(`scope_${scope.split("/")[1]}`)));
+  const rights = h("select", { id: "rights" }, options);
   const onsubmit = async (event) => {
     event.preventDefault();
     try {
-      await signInLocally("operator", input.value.trim(), SCOPE);
+      await signInLocally("operator", input.value.trim(), rights.value);
       dialog.close();
       enter();
     } catch (problem) {
@@ -39,6 +44,8 @@ function signIn() {
     h("label", { htmlFor: "name" }, say("name")),
     input,
     h("p", { class: "fine" }, say("nameHint")),
+    h("label", { htmlFor: "rights" }, say("rights")),
+    rights,
     h("div", { class: "actions" }, h("button", { type: "submit", class: "press buy" }, say("signIn"))),
   );
   dialog.className = "";

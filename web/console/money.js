@@ -1,7 +1,7 @@
 // Open matters of money: what is open, since when, the provider's words, and what an operator can do about it.
 import { localTime, money } from "/common/language.js";
 import { $, button, h, table, toast } from "/common/page.js";
-import { callApi, say, showProblem, state } from "/console/state.js";
+import { callApi, mayActOnOrders, say, showProblem, state } from "/console/state.js";
 
 export async function showMoney() {
   try {
@@ -25,7 +25,8 @@ function matterRow(matter) {
   const { kind, orderId, method, transaction, currency, words } = matter;
   const title = say.knows(`matter_${kind}`) ? say(`matter_${kind}`) : kind;
   const left = matter.remaining === null || matter.remaining === matter.amount ? "" : money(matter.remaining, currency);
-  const actions = matter.resolveAs.map((way) =>
+  const ways = mayActOnOrders() ? matter.resolveAs : [];
+  const actions = ways.map((way) =>
     button(say(`resolve_${way}`), () => resolve(matter, way), { "data-act": `resolve-${way}` }),
   );
   const tries = matter.tries > 0 && h("p", { class: "fine" }, say("tries", { n: matter.tries }));

@@ -8,7 +8,16 @@ import { editSale } from "/console/form.js";
 import { livePanel, refreshLive } from "/console/live.js";
 import { showMoney } from "/console/money.js";
 import { setUpPanel } from "/console/set-up.js";
-import { callApi, callApiWithRetries, chosenSale, phase, say, showProblem, state } from "/console/state.js";
+import {
+  callApi,
+  callApiWithRetries,
+  chosenSale,
+  mayRunSales,
+  phase,
+  say,
+  showProblem,
+  state,
+} from "/console/state.js";
 
 const PANELS = { live: livePanel, setUp: setUpPanel, audit: auditPanel };
 // What the state of a sale allows. Preheating again is allowed as well while some stock is not ready.
@@ -35,7 +44,7 @@ export function drawSide() {
   const looks = JSON.stringify([shown, state.chosen, isLetters, state.hasOlderSales]);
   if (side.dataset.looks === looks) return;
   side.dataset.looks = looks;
-  const newSale = button(`+ ${say("newSale")}`, () => openForm(null), { id: "new-sale" });
+  const newSale = mayRunSales() && button(`+ ${say("newSale")}`, () => openForm(null), { id: "new-sale" });
   side.replaceChildren(
     h("div", { class: "head" }, h("h2", {}, say("sales")), newSale),
     h(
@@ -137,6 +146,7 @@ export function drawSale() {
 }
 
 function saleActions(sale) {
+  if (!mayRunSales()) return [];
   const allowed = CHANGES[sale.state];
   const isClosed = sale.state === "CLOSED";
   const isEnded = phase(sale) === "ENDED";

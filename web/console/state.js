@@ -5,7 +5,9 @@ import { problemText, words } from "/common/language.js";
 import { announce, toast } from "/common/page.js";
 import { session } from "/common/sign-in.js";
 
-export const SCOPE = "seckill/admin";
+// What an operator may do, the most first. The console asks for the first at sign-in; `operatorScope` in config.json
+// names others, for a sign-in client that is not allowed all.
+export const SCOPES = ["seckill/admin", "seckill/desk", "seckill/read"];
 export const say = words("console");
 
 export const state = {
@@ -19,6 +21,14 @@ export const state = {
   /** The charts on the page, while the live tab is shown. */
   charts: null,
 };
+
+// Each scope includes those after it.
+const mayWith = (needed) =>
+  SCOPES.slice(0, SCOPES.indexOf(needed) + 1).some((scope) => state.user?.scopes.includes(scope));
+/** Whether the operator may set sales up and run them. */
+export const mayRunSales = () => mayWith("seckill/admin");
+/** Whether the operator may act on orders. */
+export const mayActOnOrders = () => mayWith("seckill/desk");
 
 export const chosenSale = () => state.sales.find((sale) => sale.saleId === state.chosen);
 

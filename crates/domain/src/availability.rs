@@ -32,6 +32,17 @@ pub fn page_key(offer: &Offer, page: PageNo) -> String {
     format!("{offer}#{page}")
 }
 
+/// The key of a copy of a page.
+pub fn copy_key(offer: &Offer, page: PageNo, copy: u32) -> String {
+    format!("{offer}#{page}/{copy}")
+}
+
+/// The number of a page from its key or from the key of one of its copies.
+pub fn page_in_key(key: &str) -> Option<PageNo> {
+    let (_, number) = key.rsplit_once('#')?;
+    number.split('/').next()?.parse().ok()
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// Buckets with free units, as of the last change that the stock's stream reported.
@@ -136,6 +147,14 @@ mod tests {
     fn the_last_change_of_a_bucket_wins() {
         let changes = page_changes(&[change(3, Some(1), 0), change(3, Some(0), 1)]);
         assert_eq!(changes.into_values().next(), Some(PageChange { opened: [3].into(), closed: [].into() }));
+    }
+
+    #[test]
+    fn a_key_names_its_page() {
+        let offer = Offer { sale: "s".parse().unwrap(), item: "i".parse().unwrap() };
+        assert_eq!(page_in_key(&page_key(&offer, 12)), Some(12));
+        assert_eq!((copy_key(&offer, 12, 3).as_str(), page_in_key("s#i#12/3")), ("s#i#12/3", Some(12)));
+        assert_eq!((page_in_key("#reconcile#stock"), page_in_key("12")), (None, None));
     }
 
     #[test]

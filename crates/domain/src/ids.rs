@@ -203,6 +203,12 @@ impl OrderId {
         BuyerKey(self.0.get(10..26).unwrap_or_default().to_owned())
     }
 
+    /// The shard of its sale's index that the order is in: the last of its random characters.
+    pub fn shard(&self) -> OrderShard {
+        let last = self.0.bytes().last();
+        OrderShard(ALPHABET.iter().position(|letter| Some(*letter) == last).unwrap_or(0))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -224,6 +230,24 @@ impl From<OrderId> for String {
 impl fmt::Display for OrderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// One of the 32 parts of the index of a sale's orders. A key of an index takes 1,000 writes a second, so the orders of
+/// one sale must not share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OrderShard(usize);
+
+impl OrderShard {
+    /// All shards, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..ALPHABET.len()).map(Self)
+    }
+}
+
+impl fmt::Display for OrderShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", ALPHABET.get(self.0).copied().map_or('0', char::from))
     }
 }
 

@@ -12,9 +12,11 @@
 //! | [`bucket`] | how the units of an item are split into buckets, and what one change of a bucket means |
 //! | [`availability`] | which buckets still have free units |
 //! | [`claim`] | whether a buyer may start a purchase, resumes one, or already has a live order |
+//! | [`mod@line`] | whose turn it is in the waiting line of a sale, and how far the line moves |
 //! | [`order`] | the life of an order |
 //! | [`payment`] | whether money that arrived pays for its order or goes back |
 //! | [`repair`] | what to do about units that are held for longer than they should be |
+//! | [`retention`] | when the records of an order may be removed |
 //! | [`ids`], [`money`] | identifiers and amounts that are valid once parsed |
 //! | [`message`], [`ticket`] | what travels between functions, and what opens a WebSocket |
 
@@ -22,11 +24,13 @@ pub mod availability;
 pub mod bucket;
 pub mod claim;
 pub mod ids;
+pub mod line;
 pub mod message;
 pub mod money;
 pub mod order;
 pub mod payment;
 pub mod repair;
+pub mod retention;
 pub mod sale;
 pub mod ticket;
 

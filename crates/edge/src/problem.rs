@@ -193,6 +193,16 @@ impl Problem {
         Self { order_id: Some(order), ..self }
     }
 
+    pub fn unavailable() -> Self {
+        Self::new(Code::Unavailable, "the request could not be completed: try again in a moment")
+    }
+
+    /// Logs a failure that the client can do nothing about.
+    pub fn after_failure(error: impl std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request could not be completed");
+        Self::unavailable()
+    }
+
     pub fn not_found() -> Self {
         Self::new(Code::NotFound, "no resource exists at this path and method")
     }

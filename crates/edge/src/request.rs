@@ -7,8 +7,41 @@ use lambda_http::{Request, RequestExt};
 
 use crate::problem::{Code, Problem};
 
-/// The scope that an operator's token must contain.
-pub const ADMIN_SCOPE: &str = "seckill/admin";
+/// What an operator's token, or the token of a shop's server, allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Look at sales and orders.
+    Read,
+    /// Act on orders: cancel, refund, resolve. It includes reading.
+    Desk,
+    /// The shop's own checkout: confirm, release, refund.
+    Checkout,
+    /// Set sales up and run them. It includes all others.
+    Admin,
+}
+
+impl Scope {
+    pub const ALL: [Self; 4] = [Self::Read, Self::Desk, Self::Checkout, Self::Admin];
+
+    /// The text in a token.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "seckill/read",
+            Self::Desk => "seckill/desk",
+            Self::Checkout => "seckill/checkout",
+            Self::Admin => "seckill/admin",
+        }
+    }
+
+    /// Whether a token with this scope may do what needs `needed`.
+    pub fn includes(self, needed: Self) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Desk => matches!(needed, Self::Desk | Self::Read),
+            Self::Read | Self::Checkout => self == needed,
+        }
+    }
+}
 
 /// The longest trace id that is accepted. X-Ray's have 35 characters.
 const MAX_TRACE: usize = 64;
@@ -20,21 +53,28 @@ pub fn buyer(request: &Request) -> Result<Buyer, Problem> {
     Buyer::parse(sub).map_err(|_| unauthenticated())
 }
 
-/// Refuses everybody but operators. The gateway has checked the scope already; this check protects a route that was
-/// configured without it.
-pub fn require_operator(request: &Request) -> Result<(), Problem> {
-    buyer(request)?;
+/// Who sent the request, if the token has this scope or one that includes it. The gateway has checked the scope
+/// already; this check protects a route that was configured without it.
+pub fn require_scope(request: &Request, needed: Scope) -> Result<Buyer, Problem> {
+    let operator = buyer(request)?;
     // The gateway reads scopes from either claim, and passes a list of them on as "[one two]".
     let has_scope = ["scope", "scp"]
         .iter()
         .filter_map(|name| claim(request, name))
         .flat_map(|scopes| scopes.trim_matches(['[', ']']).split_whitespace())
-        .any(|scope| scope == ADMIN_SCOPE);
+        .filter_map(|text| Scope::ALL.into_iter().find(|scope| scope.as_str() == text))
+        .any(|scope| scope.includes(needed));
     if has_scope {
-        Ok(())
+        Ok(operator)
     } else {
-        Err(Problem::new(Code::Forbidden, "a token with the scope seckill/admin is required"))
+        let detail = format!("a token with the scope {} is required", needed.as_str());
+        Err(Problem::new(Code::Forbidden, detail))
     }
+}
+
+/// Refuses everybody but operators with all rights.
+pub fn require_operator(request: &Request) -> Result<(), Problem> {
+    require_scope(request, Scope::Admin).map(|_| ())
 }
 
 fn claim<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
@@ -60,6 +100,11 @@ pub fn idempotency_key(request: &Request) -> Result<Option<IdempotencyKey>, Prob
     let Some(value) = request.headers().get(NAME) else { return Ok(None) };
     let key = value.to_str().ok().and_then(|text| IdempotencyKey::parse(text).ok());
     key.map(Some).ok_or_else(|| Problem::invalid(NAME, WHY))
+}
+
+/// A parameter of the query string; the first one of that name. An empty one is as good as none.
+pub fn query<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    request.query_string_parameters_ref()?.first(name).filter(|value| !value.is_empty())
 }
 
 /// The root of the request's trace id. A header that does not look like one is ignored, so that it never reaches a log.
@@ -122,6 +167,27 @@ mod tests {
         assert_eq!(code(json!({"sub": "op"})), Err(Code::Forbidden));
         assert_eq!(code(json!({"sub": "op", "scope": "seckill/administrator xseckill/admin"})), Err(Code::Forbidden));
         assert_eq!(code(json!({"scope": "seckill/admin"})), Err(Code::Unauthenticated));
+    }
+
+    #[test]
+    fn a_scope_includes_what_it_says_and_nothing_else() {
+        let allowed = |scope: &str, needed: Scope| {
+            require_scope(&request(json!({}), Some(json!({"sub": "op", "scope": scope}))), needed).is_ok()
+        };
+        for (scope, read, desk, checkout, admin) in [
+            ("", false, false, false, false),
+            ("seckill/read", true, false, false, false),
+            ("seckill/desk", true, true, false, false),
+            ("seckill/checkout", false, false, true, false),
+            ("seckill/admin", true, true, true, true),
+            ("openid seckill/read seckill/checkout", true, false, true, false),
+            ("seckill/reader seckill/desks", false, false, false, false),
+        ] {
+            let found = [Scope::Read, Scope::Desk, Scope::Checkout, Scope::Admin].map(|needed| allowed(scope, needed));
+            assert_eq!(found, [read, desk, checkout, admin], "{scope}");
+        }
+        let who = require_scope(&request(json!({}), Some(json!({"sub": "op", "scope": "seckill/desk"}))), Scope::Read);
+        assert_eq!(who.unwrap().as_str(), "op");
     }
 
     #[test]

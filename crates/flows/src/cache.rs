@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::Timestamp;
 
-/// Values by key, each fresh for `fresh_for_ms` after it was read.
+/// Values by key, each fresh for `fresh_for_ms` after it was read, or for the time that its reader said.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     slots: Mutex<HashMap<K, Slot<V>>>,
@@ -14,7 +14,14 @@ pub(crate) struct Cache<K, V> {
     capacity: usize,
 }
 
-type Slot<V> = Arc<tokio::sync::Mutex<Option<(i64, V)>>>;
+type Slot<V> = Arc<tokio::sync::Mutex<Option<Cached<V>>>>;
+
+#[derive(Debug)]
+struct Cached<V> {
+    read_at_ms: i64,
+    fresh_for_ms: i64,
+    value: V,
+}
 
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn new(fresh_for_ms: i64, capacity: usize) -> Self {
@@ -28,16 +35,27 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         now: Timestamp,
         read: impl Future<Output = Result<V, E>>,
     ) -> Result<V, E> {
+        self.get_for(self.fresh_for_ms, key, now, read).await
+    }
+
+    /// The same; a value that is read now is fresh for `fresh_for_ms`.
+    pub(crate) async fn get_for<E>(
+        &self,
+        fresh_for_ms: i64,
+        key: &K,
+        now: Timestamp,
+        read: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, E> {
         let slot = self.slot(key);
         let mut slot = slot.lock().await;
         let now_ms = now.as_millisecond();
-        if let Some((read_at_ms, value)) = slot.as_ref()
-            && (0..self.fresh_for_ms).contains(&(now_ms - read_at_ms))
+        if let Some(Cached { read_at_ms, fresh_for_ms, value }) = slot.as_ref()
+            && (0..*fresh_for_ms).contains(&(now_ms - read_at_ms))
         {
             return Ok(value.clone());
         }
         let value = read.await?;
-        *slot = Some((now_ms, value.clone()));
+        *slot = Some(Cached { read_at_ms: now_ms, fresh_for_ms, value: value.clone() });
         Ok(value)
     }
 

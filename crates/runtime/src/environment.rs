@@ -7,7 +7,7 @@ use providers::Providers;
 use store::{MissingSetting, Names, Store, sdk_config};
 use telemetry::Sink;
 
-use crate::{App, system_clock};
+use crate::{App, Salt, system_clock};
 
 /// Why a function cannot start: a setting is missing. Lambda logs it.
 pub type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -55,6 +55,11 @@ impl Environment {
     /// What a function keeps that runs flows with payment providers.
     pub fn app(&self) -> App {
         App { metrics: self.metrics.clone(), ..App::new(self.store(), self.providers(), system_clock()) }
+    }
+
+    /// The salt of buyers' keys. It is not read yet.
+    pub fn salt(&self) -> Result<Salt, StartError> {
+        Ok(Salt::in_secret(&self.config, self.required("BUYER_SALT_ARN")?))
     }
 
     /// A setting of this function alone, which it cannot do without.

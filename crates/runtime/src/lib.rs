@@ -5,6 +5,7 @@
 
 mod app;
 mod environment;
+mod salt;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use domain::Timestamp;
 
 pub use app::App;
 pub use environment::{Environment, StartError, start};
+pub use salt::Salt;
 
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

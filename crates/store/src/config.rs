@@ -32,6 +32,10 @@ pub struct Names {
     pub schedule_group: Option<String>,
     /// How payment deadlines are scheduled; only order-consumer has it.
     pub deadlines: Option<Deadlines>,
+    /// For how many days the orders of a sale are kept; `None`: for good. Only reconcile has it.
+    pub retention_days: Option<u32>,
+    /// How many copies each page of open buckets has, so that thousands of running functions do not read one key.
+    pub page_copies: u32,
 }
 
 /// How payment deadlines are scheduled.
@@ -74,6 +78,8 @@ impl Names {
             shop_queue_url: variable("SHOP_QUEUE_URL").filter(|url| !url.is_empty()),
             schedule_group: variable("SCHEDULE_GROUP").filter(|group| !group.is_empty()),
             deadlines,
+            retention_days: variable("RETENTION_DAYS").and_then(|days| days.parse().ok()).filter(|days| *days > 0),
+            page_copies: variable("PAGE_COPIES").and_then(|copies| copies.parse().ok()).unwrap_or(0),
         })
     }
 }

@@ -19,20 +19,24 @@ mod messages;
 mod money_log;
 mod orders;
 mod payments;
+mod retention;
 mod rows;
+mod sale_copies;
 mod sales;
 mod schedules;
 mod stock;
 mod walks;
 
 pub use accounts::{Account, Credited};
+pub use availability::{Closed, PageRow};
 pub use claims::{ClaimWrite, NewClaim};
 pub use config::{Deadlines, MissingSetting, Names, sdk_config, timeouts};
 pub use error::StoreError;
 pub use ledger::StockEntry;
 pub use money_log::OpenEntries;
-pub use orders::{OrderChange, Placed, PointsPaid, Revival};
+pub use orders::{OrderChange, OrderSummary, Placed, PointsPaid, Revival};
 pub use payments::Opened;
+pub use retention::LedgerRows;
 pub use rows::{Rows, UnreadableRow};
 pub use sales::{SaleRows, SaleWrite};
 pub use stock::{Hold, Moved};
@@ -55,5 +59,10 @@ impl Store {
             scheduler: aws_sdk_scheduler::Client::new(config),
             names: std::sync::Arc::new(names),
         }
+    }
+
+    /// How many copies each page of open buckets has.
+    pub fn page_copies(&self) -> u32 {
+        self.names.page_copies
     }
 }

@@ -350,8 +350,21 @@ impl Store {
         keys: Vec<Row>,
         consistent: bool,
     ) -> Result<Vec<Row>, StoreError> {
+        self.read_many_of(operation, table, keys, consistent, &[]).await
+    }
+
+    /// The same with these attributes alone; with none named, all.
+    pub(crate) async fn read_many_of(
+        &self,
+        operation: &'static str,
+        table: &str,
+        keys: Vec<Row>,
+        consistent: bool,
+        attributes: &[&str],
+    ) -> Result<Vec<Row>, StoreError> {
         let chunks: Vec<Vec<Row>> = keys.chunks(KEYS_PER_READ).map(<[Row]>::to_vec).collect();
-        let reads = chunks.into_iter().map(|chunk| self.read_chunk(operation, table, chunk, consistent));
+        let reads: Vec<_> =
+            chunks.into_iter().map(|chunk| self.read_chunk(operation, table, chunk, consistent, attributes)).collect();
         let reads: Vec<Vec<Row>> = stream::iter(reads).buffer_unordered(READS_AT_ONCE).try_collect().await?;
         Ok(reads.into_iter().flatten().collect())
     }
@@ -362,12 +375,19 @@ impl Store {
         table: &str,
         mut left: Vec<Row>,
         consistent: bool,
+        attributes: &[&str],
     ) -> Result<Vec<Row>, StoreError> {
         let mut rows = Vec::with_capacity(left.len());
+        // Every name has an alias: some are words of DynamoDB's own.
+        let names: HashMap<String, String> =
+            attributes.iter().map(|name| (format!("#{name}"), (*name).into())).collect();
+        let projection = (!names.is_empty()).then(|| names.keys().cloned().collect::<Vec<_>>().join(", "));
         for attempt in 0..=REREADS {
             let request = KeysAndAttributes::builder()
                 .set_keys(Some(std::mem::take(&mut left)))
                 .consistent_read(consistent)
+                .set_projection_expression(projection.clone())
+                .set_expression_attribute_names(not_empty(names.clone()))
                 .build()
                 .map_err(|error| StoreError::unreadable(operation, error))?;
             let output = self

@@ -7,10 +7,11 @@ use domain::bucket::Segment;
 use domain::ids::{ItemId, Offer, SaleId};
 use domain::sale::{Item, Sale, SaleState, SaleWithItems};
 
+use crate::retention::SETTLED;
 use crate::rows::{Row, Rows, UnreadableRow, Written, attribute, n, read_row, row, s, text, update};
 use crate::{Store, StoreError};
 
-const SALE: &str = "SALE";
+pub(crate) const SALE: &str = "SALE";
 const ITEM: &str = "ITEM#";
 /// The one value of `watch`, which puts a sale into the index of watched sales: those that reconcile walks.
 const WATCHED: &str = "1";
@@ -230,7 +231,8 @@ impl Store {
         Ok(output.items.unwrap_or_default().into_iter().filter_map(id).collect())
     }
 
-    /// Stops watching a sale, if it is still at this version.
+    /// Stops watching a sale, if it is still at this version. Where orders are kept for a limited time, it joins the
+    /// settled sales instead.
     pub async fn unwatch_sale(&self, sale: &Sale) -> Result<SaleWrite, StoreError> {
         let request = self
             .dynamodb
@@ -238,10 +240,15 @@ impl Store {
             .table_name(&self.names.sales)
             .key("sale", s(&sale.id))
             .key("part", s(SALE))
-            .update_expression("REMOVE watch")
             .condition_expression("#version = :version")
             .expression_attribute_names("#version", "version")
             .expression_attribute_values(":version", n(sale.version));
+        let request = match self.names.retention_days {
+            None => request.update_expression("REMOVE watch"),
+            Some(_) => {
+                request.update_expression("SET watch = :settled").expression_attribute_values(":settled", s(SETTLED))
+            }
+        };
         sale_write(update("watch a sale no more", request).await?)
     }
 
@@ -285,7 +292,7 @@ fn item_part(item: &ItemId) -> String {
     format!("{ITEM}{item}")
 }
 
-fn sale_write(written: Written) -> Result<SaleWrite, StoreError> {
+pub(crate) fn sale_write(written: Written) -> Result<SaleWrite, StoreError> {
     Ok(match written {
         Written::Done(_) => SaleWrite::Done,
         Written::Refused(_) => SaleWrite::Changed,

@@ -39,7 +39,7 @@ pub fn description() -> &'static Value {
 pub struct Operation {
     pub method: String,
     pub path: String,
-    /// `None`: no token is needed. `Some`: a token with these scopes.
+    /// `None`: no token is needed. `Some`: a token with one of these scopes.
     pub scopes: Option<Vec<String>>,
 }
 
@@ -52,9 +52,10 @@ pub fn operations() -> BTreeSet<Operation> {
         let methods = item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters");
         methods.map(move |(method, operation)| {
             let security = operation.get("security").unwrap_or(everywhere).as_array().unwrap();
-            let scopes = security.first().map(|one| {
-                one["token"].as_array().unwrap().iter().map(|scope| scope.as_str().unwrap().to_owned()).collect()
-            });
+            // Each alternative names one scope.
+            let of_one = |one: &'static Value| one["token"].as_array().unwrap().iter();
+            let all = security.iter().flat_map(of_one).map(|scope| scope.as_str().unwrap().to_owned()).collect();
+            let scopes = (!security.is_empty()).then_some(all);
             Operation { method: method.to_uppercase(), path: path.clone(), scopes }
         })
     };

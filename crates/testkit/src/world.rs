@@ -113,7 +113,8 @@ impl World {
         providers(&self.config_of(binary), &self.wire)
     }
 
-    fn config_of(&self, binary: &str) -> SdkConfig {
+    /// How a function calls AWS.
+    pub fn config_of(&self, binary: &str) -> SdkConfig {
         self.wire.of_function(&permissions::POLICIES, &name_of(binary)).sdk_config()
     }
 
@@ -122,6 +123,13 @@ impl World {
         let world = Self::on(wire.cloud().clone());
         let providers = providers(&wire.sdk_config(), &wire);
         Self { wire, store, providers, ..world }
+    }
+
+    /// The same world, in which pages of open buckets have so many copies.
+    pub fn with_page_copies(mut self, copies: u32) -> Self {
+        self.names.page_copies = copies;
+        self.store = Store::new(&self.wire.sdk_config(), self.names.clone());
+        self
     }
 
     /// From now on `faults` decides which fault each call meets.

@@ -1,7 +1,8 @@
 //! The operator's requests: set up, preheat, pause, restock, close, watch and audit a sale; give points to a
 //! buyer; list dead letters and send them again; list open matters of money and resolve them.
 //!
-//! Every route needs a token with the scope `seckill/admin`. The gateway checks it, and so does this function.
+//! Every route needs a token with a scope: `seckill/read` to look, `seckill/desk` to act on orders, `seckill/admin` for
+//! everything. The gateway checks it, and so does this function.
 
 mod dead_letters;
 mod form;
@@ -14,14 +15,15 @@ mod view;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use domain::ids::{ItemId, Offer, SaleId};
+use domain::ids::{ItemId, Offer, OrderId, SaleId};
 use domain::sale::SaleChange;
+use edge::request::Scope;
 use edge::{Body, Problem, Request, Response, body, request, response};
 use flows::sale::{set_up, stock};
 use flows::view::audit;
 use flows::view::live::Live;
 use lambda_http::http::{Method, StatusCode};
-use runtime::{Clock, Environment, Random, StartError};
+use runtime::{Clock, Environment, Random, Salt, StartError};
 use serde::Deserialize;
 use store::Store;
 use store::dead_letters::{DeadLetters, Queues};
@@ -45,7 +47,7 @@ pub struct App {
     /// Random bits for sale ids.
     pub random: Random,
     /// The deployment's salt for buyers' keys.
-    pub salt: String,
+    pub salt: Salt,
     pub live: Live,
     /// `None`: the queues are not configured.
     pub dead_letters: Option<DeadLetters>,
@@ -55,7 +57,7 @@ pub struct App {
 
 impl App {
     /// A function that has just started.
-    pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
+    pub fn new(store: Store, salt: impl Into<Salt>, clock: Clock, random: Random) -> Self {
         let live = Live::default();
         Self { store, clock, random, salt: salt.into(), live, dead_letters: None, traffic: None }
     }
@@ -70,11 +72,10 @@ impl App {
             push_dead_letters: environment.required("PUSH_DEAD_LETTERS_URL")?,
             reconcile_dead_letters: environment.required("RECONCILE_DEAD_LETTERS_URL")?,
         };
-        let salt = environment.required("BUYER_SALT")?;
         Ok(Self {
             dead_letters: Some(DeadLetters::new(&environment.config, queues)),
             traffic: Some(Traffic::new(&environment.config)),
-            ..Self::new(environment.store(), salt, runtime::system_clock(), runtime::system_random())
+            ..Self::new(environment.store(), environment.salt()?, runtime::system_clock(), runtime::system_random())
         })
     }
 }
@@ -95,8 +96,8 @@ pub async fn handle(app: &App, request: Request) -> Response<Body> {
 }
 
 async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
-    request::require_operator(request)?;
     let (method, path) = request::route(request);
+    request::require_scope(request, needed(method, &path))?;
     match (method, path.as_slice()) {
         (&Method::GET, ["admin", "sales"]) => list(app).await,
         (&Method::POST, ["admin", "sales"]) => create(app, request).await,
@@ -110,7 +111,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
             let item = ItemId::parse(*item).map_err(|_| Problem::unknown_item())?;
             restock(app, &Offer { sale: sale_id(sale)?, item }, request).await
         }
-        (&Method::GET, ["admin", "sales", sale, "audit"]) => audit(app, &sale_id(sale)?).await,
+        (&Method::GET, ["admin", "sales", sale, "audit"]) => audit(app, &sale_id(sale)?, request).await,
         (&Method::GET, ["admin", "sales", sale, "live"]) => live::show(app, &sale_id(sale)?).await,
         (&Method::GET, ["admin", "dead-letters"]) => dead_letters::list(app).await,
         (&Method::POST, ["admin", "dead-letters", kind, "redrive"]) => dead_letters::redrive(app, kind).await,
@@ -118,6 +119,15 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
         (&Method::POST, ["admin", "orders", order, "resolve"]) => money::resolve_order(app, order, request).await,
         (&Method::POST, ["admin", "points"]) => points::credit(app, request).await,
         _ => Err(Problem::not_found()),
+    }
+}
+
+/// The scope that a route needs.
+fn needed(method: &Method, path: &[&str]) -> Scope {
+    match (method, path) {
+        (&Method::GET, _) => Scope::Read,
+        (&Method::POST, ["admin", "orders", _, _]) => Scope::Desk,
+        _ => Scope::Admin,
     }
 }
 
@@ -186,9 +196,11 @@ async fn restock(app: &App, offer: &Offer, request: &Request) -> Result<Response
     Ok(response::json(StatusCode::OK, &ItemView::of(&item)))
 }
 
-async fn audit(app: &App, id: &SaleId) -> Result<Response<Body>, Problem> {
-    let (found, audits) = audit::audit(&app.store, id).await?.ok_or_else(Problem::unknown_sale)?;
-    Ok(response::json(StatusCode::OK, &AuditView::of(&found, &audits, (app.clock)())))
+async fn audit(app: &App, id: &SaleId, request: &Request) -> Result<Response<Body>, Problem> {
+    let after = request::query(request, "cursor").map(OrderId::parse).transpose();
+    let after = after.map_err(|_| Problem::invalid("cursor", "must be the cursor of the previous answer"))?;
+    let audited = audit::audit(&app.store, id, after).await?.ok_or_else(Problem::unknown_sale)?;
+    Ok(response::json(StatusCode::OK, &AuditView::of(&audited, (app.clock)())))
 }
 
 #[cfg(test)]

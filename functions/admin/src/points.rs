@@ -1,6 +1,6 @@
 //! `POST /admin/points`: gives points to a buyer, once for each Idempotency-Key.
 
-use domain::ids::{Buyer, BuyerKey, IdempotencyKey};
+use domain::ids::{Buyer, IdempotencyKey};
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
 use lambda_http::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,8 @@ struct PointsView<'a> {
 
 pub(crate) async fn credit(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
     let (PointsBody { buyer, points }, key) = read(request)?;
-    let buyer_key = BuyerKey::of(&buyer, &app.salt);
+    app.salt.read().await.map_err(Problem::after_failure)?;
+    let buyer_key = app.salt.key_of(&buyer).ok_or_else(Problem::unavailable)?;
     match app.store.credit_points(&buyer, &buyer_key, points, &key, (app.clock)()).await? {
         Credited::Done => {}
         Credited::Mismatch => {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use domain::Timestamp;
-use domain::ids::{ItemId, SaleId};
+use domain::ids::{ItemId, OrderId, SaleId};
 use domain::order::Status;
 use domain::sale::{Item, Phase, SaleState, SaleWithItems};
-use flows::view::audit::ItemAudit;
+use flows::view::audit::SaleAudit;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -104,6 +104,8 @@ pub(crate) struct AuditView<'a> {
     sale_id: &'a SaleId,
     status: Phase,
     items: Vec<ItemAuditView<'a>>,
+    /// Where the next request goes on counting orders; `null`: all are counted.
+    cursor: Option<&'a OrderId>,
 }
 
 /// The audit of an item: free + held + sold = total.
@@ -121,8 +123,9 @@ struct ItemAuditView<'a> {
 }
 
 impl<'a> AuditView<'a> {
-    pub(crate) fn of(found: &'a SaleWithItems, audits: &'a BTreeMap<ItemId, ItemAudit>, now: Timestamp) -> Self {
-        let items = audits.iter().map(|(item_id, audit)| ItemAuditView {
+    pub(crate) fn of(audited: &'a SaleAudit, now: Timestamp) -> Self {
+        let sale = &audited.sale.sale;
+        let items = audited.items.iter().map(|(item_id, audit)| ItemAuditView {
             item_id,
             total: audit.total,
             free: audit.free,
@@ -133,7 +136,7 @@ impl<'a> AuditView<'a> {
             drift: audit.drift,
             findings: &audit.findings,
         });
-        Self { sale_id: &found.sale.id, status: found.sale.phase(now), items: items.collect() }
+        Self { sale_id: &sale.id, status: sale.phase(now), items: items.collect(), cursor: audited.cursor.as_ref() }
     }
 }
 
@@ -147,6 +150,7 @@ mod tests {
     use super::*;
     use domain::bucket::{Layout, Segment};
     use domain::sale::Sale;
+    use flows::view::audit::ItemAudit;
     use serde_json::json;
 
     fn found() -> SaleWithItems {
@@ -200,7 +204,6 @@ mod tests {
 
     #[test]
     fn an_audit_shows_every_status() {
-        let found = found();
         let audit = ItemAudit {
             total: 110,
             free: 100,
@@ -210,16 +213,16 @@ mod tests {
             drift: 1,
             findings: vec!["bucket 3 does not add up".into()],
         };
-        let audits = [("phone".parse().unwrap(), audit)].into();
-        let view =
-            serde_json::to_value(AuditView::of(&found, &audits, "2026-11-12T00:00:00Z".parse().unwrap())).unwrap();
+        let items = [("phone".parse().unwrap(), audit)].into();
+        let audited = SaleAudit { sale: found(), items, cursor: None };
+        let view = serde_json::to_value(AuditView::of(&audited, "2026-11-12T00:00:00Z".parse().unwrap())).unwrap();
         assert_eq!(
             view,
             json!({"saleId": "s1", "status": "ENDED", "items": [{
                 "itemId": "phone", "total": 110, "free": 100, "held": 8, "sold": 1,
                 "orders": {"PENDING_PAYMENT": 0, "PAID": 1, "CLOSED": 0, "FAILED": 0, "REFUNDING": 0, "REFUNDED": 0},
                 "drift": 1, "findings": ["bucket 3 does not add up"],
-            }]})
+            }], "cursor": null})
         );
     }
 }

@@ -7,11 +7,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use domain::Timestamp;
-use domain::ids::{BuyerKey, ItemId, Offer, OrderId, SaleId};
+use domain::ids::{ItemId, Offer, OrderId, SaleId};
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
 use flows::buy::purchase::{Purchase, Seckill};
 use lambda_http::http::{Method, StatusCode};
-use runtime::{Clock, Environment, Random, StartError};
+use runtime::{Clock, Environment, Random, Salt, StartError};
 use serde::{Deserialize, Serialize};
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
@@ -26,7 +26,7 @@ pub struct App {
     /// The flow, with its caches of sales, open buckets and limits.
     pub seckill: Seckill,
     /// The deployment's salt for buyers' keys.
-    pub salt: String,
+    pub salt: Salt,
     pub clock: Clock,
     /// Random bits for order ids and the choice of buckets.
     pub random: Random,
@@ -37,15 +37,15 @@ pub struct App {
 
 impl App {
     /// A function that has just started; its metrics go to stdout.
-    pub fn new(store: Store, salt: impl Into<String>, clock: Clock, random: Random) -> Self {
+    pub fn new(store: Store, salt: impl Into<Salt>, clock: Clock, random: Random) -> Self {
         let (seckill, metrics) = (Seckill::new(store), Sink::stdout());
         Self { seckill, salt: salt.into(), clock, random, metrics, timeout: None }
     }
 
     /// The function as it is deployed.
     pub fn start(environment: &Environment) -> Result<Self, StartError> {
-        let salt = environment.required("BUYER_SALT")?;
-        let app = Self::new(environment.store(), salt, runtime::system_clock(), runtime::system_random());
+        let app =
+            Self::new(environment.store(), environment.salt()?, runtime::system_clock(), runtime::system_random());
         Ok(Self { metrics: environment.metrics.clone(), timeout: Some(REQUEST_TIMEOUT), ..app })
     }
 }
@@ -112,12 +112,14 @@ async fn press(
         (&Method::POST, path) if path == ["seckill"] => {}
         _ => return Err(Problem::not_found()),
     }
+    app.salt.read().await.map_err(Problem::after_failure)?;
     let buyer = request::buyer(request)?;
+    let buyer_key = app.salt.key_of(&buyer).ok_or_else(Problem::unavailable)?;
     let key = request::idempotency_key(request)?;
     let Press { sale_id, item_id, quantity, seen_version } = body::parse(request, body::SMALL)?;
     let purchase = Purchase {
         offer: Offer { sale: sale_id, item: item_id },
-        buyer_key: BuyerKey::of(&buyer, &app.salt),
+        buyer_key,
         buyer,
         quantity: quantity.get(),
         key,
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_accepted_buyer_gets_the_order_id() {
-        let buyer = BuyerKey::of(&domain::ids::Buyer::parse("ann").unwrap(), "salt");
+        let buyer = domain::ids::BuyerKey::of(&domain::ids::Buyer::parse("ann").unwrap(), "salt");
         let order_id = OrderId::new(Timestamp::UNIX_EPOCH, &buyer, 7);
         let text = serde_json::to_string(&Queued { order_id: &order_id, status: "QUEUED", quantity: 2 }).unwrap();
         assert_eq!(text, format!(r#"{{"orderId":"{order_id}","status":"QUEUED","quantity":2}}"#));

@@ -25,7 +25,7 @@ use flows::view::availability::AvailabilityCache;
 use flows::view::orders;
 use lambda_http::http::{Method, StatusCode};
 use providers::Providers;
-use runtime::{Clock, Environment, StartError};
+use runtime::{Clock, Environment, Salt, StartError};
 use store::Store;
 use telemetry::{Metric, Metrics, Sink};
 
@@ -41,7 +41,7 @@ pub struct App {
     pub sales: Sales,
     pub availability: AvailabilityCache,
     /// The deployment's salt for buyers' keys.
-    pub salt: String,
+    pub salt: Salt,
     /// The URL at which this system is reached from outside; `None`: the domain of the request.
     pub public_url: Option<String>,
     pub clock: Clock,
@@ -55,7 +55,7 @@ impl App {
     pub fn new(
         store: Store,
         providers: Providers,
-        salt: impl Into<String>,
+        salt: impl Into<Salt>,
         public_url: Option<String>,
         clock: Clock,
     ) -> Self {
@@ -74,7 +74,7 @@ impl App {
 
     /// The function as it is deployed.
     pub fn start(environment: &Environment) -> Result<Self, StartError> {
-        let (salt, public_url) = (environment.required("BUYER_SALT")?, environment.optional("PUBLIC_URL"));
+        let (salt, public_url) = (environment.salt()?, environment.optional("PUBLIC_URL"));
         let app = Self::new(environment.store(), environment.providers(), salt, public_url, runtime::system_clock());
         Ok(Self { metrics: environment.metrics.clone(), ..app })
     }
@@ -93,6 +93,7 @@ pub async fn handle(app: &App, request: Request) -> Response<Body> {
 }
 
 async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem> {
+    app.salt.read().await.map_err(Problem::after_failure)?;
     let (method, path) = request::route(request);
     match (method, path.as_slice()) {
         (&Method::GET, ["sales"]) => list_sales(app).await,
@@ -115,7 +116,7 @@ async fn answer(app: &App, request: &Request) -> Result<Response<Body>, Problem>
 }
 
 fn buyer(app: &App, request: &Request) -> Result<BuyerKey, Problem> {
-    Ok(BuyerKey::of(&request::buyer(request)?, &app.salt))
+    app.salt.key_of(&request::buyer(request)?).ok_or_else(Problem::unavailable)
 }
 
 /// Parses an order id that belongs to this buyer. Any other text is an unknown order.

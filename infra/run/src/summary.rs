@@ -26,6 +26,7 @@ pub(super) fn write(facts: &Facts<'_>) -> String {
     }
     lines.push(("Payments", format!("{url}/_sandbox  (Alipay, WeChat Pay and Stripe, played)")));
     lines.push(("State", format!("{url}/_local/stack")));
+    lines.push(("Events", format!("{url}/_local/events  (what was put on event buses)")));
     lines.push(("Data", format!("{}  (kept between runs; --fresh starts over)", options.data_dir.display())));
     lines.push(("Logs", format!("{}/FUNCTION.log  (--logs all shows them here)", cloud.logs_dir().display())));
 

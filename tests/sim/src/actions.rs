@@ -7,6 +7,7 @@ use local_cloud::engine::sqs::{Receive, Sqs};
 use local_cloud::sources::events::{queue_event, stream_event};
 use payments::ProviderKind;
 use sandbox::Mood;
+use store::PageRow;
 use testkit::world::names;
 
 use crate::actors::{self, Press};
@@ -291,7 +292,11 @@ impl Sim {
     pub(crate) async fn shown_version(&self) -> u64 {
         let pages = pages(self.observer.item(&self.offer).await.layout.buckets());
         let numbers: Vec<PageNo> = (0..pages).collect();
-        let pages = self.observer.store.pages_consistently(&self.offer, &numbers).await.unwrap();
+        let shown = match self.observer.store.page_copies() {
+            0 => PageRow::Itself,
+            _ => PageRow::Copy(PageRow::SHOWN),
+        };
+        let pages = self.observer.store.page_rows(&self.offer, &numbers, shown, true).await.unwrap();
         pages.iter().map(|(_, page)| page.version).sum()
     }
 }

@@ -2,6 +2,8 @@
 //! answers.
 
 use domain::ids::OrderId;
+use flows::buy::bucket_picker::{self, OBSERVED_FOR_MS, REREAD_AFTER_MS};
+use flows::sale::sales;
 use local_cloud::engine::sqs::Sqs;
 use testkit::world::names;
 
@@ -9,11 +11,11 @@ use crate::actors::{Outcome, Press, Refused, name};
 use crate::choice::Delivery;
 use crate::run::{Sim, SoldOut};
 
-/// How old a function's cached knowledge that an item is sold out may be: of the sale, the page, and a bucket.
-const REMEMBERED_MS: i64 = 1_000 + 300 + 1_000;
 /// The same for a press that carries the availability version its buyer saw. The pages may just have been read for
 /// another such press.
-const REMEMBERED_INFORMED_MS: i64 = 50;
+const REMEMBERED_INFORMED_MS: i64 = REREAD_AFTER_MS;
+/// How old a function's cached knowledge that an item is sold out may be: of the sale, the page, and a bucket.
+const REMEMBERED_MS: i64 = sales::FRESH_FOR_MS + bucket_picker::FRESH_FOR_MS + OBSERVED_FOR_MS;
 
 impl Sim {
     pub(crate) fn handle_outcome(&mut self, outcome: Outcome) -> Result<(), String> {

@@ -14,7 +14,7 @@ use providers::Providers;
 use store::Store;
 use telemetry::Sink;
 use testkit::permissions::POLICIES;
-use testkit::world::{SALT, name_of, names, providers, timeout_of};
+use testkit::world::{SALT, World, name_of, providers, timeout_of};
 
 use crate::coverage::Coverage;
 use crate::rng::Rng;
@@ -87,14 +87,20 @@ pub struct Functions {
 }
 
 impl Functions {
-    pub fn new(clock: Clock, wire: Wire, coverage: Arc<Mutex<Coverage>>, clock_skew_ms: u64, rng: &mut Rng) -> Self {
+    pub fn new(
+        observer: &World,
+        wire: Wire,
+        coverage: Arc<Mutex<Coverage>>,
+        clock_skew_ms: u64,
+        rng: &mut Rng,
+    ) -> Self {
         let skew = |rng: &mut Rng| rng.below(clock_skew_ms as usize + 1) as i64 - clock_skew_ms as i64 / 2;
         let skews = (0..Function::ALL.len() * ENVIRONMENTS).map(|_| skew(rng)).collect();
         let configs: Vec<SdkConfig> = Function::ALL.iter().map(|function| config_of(&wire, *function)).collect();
         let mut functions = Self {
-            clock,
+            clock: observer.clock.clone(),
             wire,
-            stores: configs.iter().map(|config| Store::new(config, names())).collect(),
+            stores: configs.iter().map(|config| Store::new(config, observer.names().clone())).collect(),
             configs,
             coverage,
             skews,

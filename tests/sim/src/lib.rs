@@ -33,6 +33,11 @@ pub mod shrink;
 
 pub use testkit::rng;
 
+/// A thread for runs. An unoptimised build keeps the futures of a whole run on the stack, which exceeds the usual 2 MB.
+pub fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().stack_size(8 << 20)
+}
+
 /// Runs a future to its end on a runtime of its own. It is unconstrained because a run is one long poll, which
 /// tokio's cooperative scheduling would otherwise interrupt.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -103,6 +103,11 @@ pub struct Sim {
     pub(crate) coverage: Arc<Mutex<Coverage>>,
 }
 
+/// How many copies the pages of open buckets have in a seed: most sales have none.
+fn page_copies(seed: u64) -> u32 {
+    u32::try_from(seed % 3).unwrap_or(0)
+}
+
 /// Runs a seed.
 pub async fn run(seed: u64) -> Run {
     let mut sim = Sim::new(seed).await;
@@ -155,7 +160,7 @@ impl Sim {
             replica = Some(copy);
         }
         let store = Store::new(&plain.sdk_config(), names());
-        let observer = World::over(plain.clone(), store);
+        let observer = World::over(plain.clone(), store).with_page_copies(page_copies(seed));
         let offer = set_up(&observer, &conditions).await;
         if let Some(replica) = &replica {
             replica.catch_up(usize::MAX).await;
@@ -164,7 +169,7 @@ impl Sim {
         let calls = CallScheduler::default();
         let wire = calls.on(plain);
         let coverage: Arc<Mutex<Coverage>> = Arc::default();
-        let functions = Functions::new(clock, wire.clone(), coverage.clone(), conditions.clock_skew_ms, &mut rng);
+        let functions = Functions::new(&observer, wire.clone(), coverage.clone(), conditions.clock_skew_ms, &mut rng);
         let safety = SafetyMonitor::new(&observer, &offer).await.unwrap();
         Self {
             seed,

@@ -13,11 +13,12 @@ fn play_all(scenarios: Vec<(Scenario, Vec<(usize, Disturbance)>)>) -> (usize, Ve
     let violations: Mutex<Vec<String>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
+            let work = || {
                 while let Some((scenario, disturbances)) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     violations.lock().unwrap().extend(block_on(play(*scenario, disturbances)).violation);
                 }
-            });
+            };
+            sim::thread().spawn_scoped(scope, work).unwrap();
         }
     });
     (scenarios.len(), violations.into_inner().unwrap())

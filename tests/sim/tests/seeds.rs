@@ -86,7 +86,7 @@ fn run_all(seeds: std::ops::Range<u64>, max_failures: usize) -> Total {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
+            let work = || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end || total.lock().unwrap().violations.len() >= max_failures {
@@ -110,7 +110,8 @@ fn run_all(seeds: std::ops::Range<u64>, max_failures: usize) -> Total {
                         total.violations.push((seed, run));
                     }
                 }
-            });
+            };
+            sim::thread().spawn_scoped(scope, work).unwrap();
         }
     });
     total.into_inner().unwrap()

@@ -5,7 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use domain::availability::pages;
 use domain::bucket::BucketNo;
 use domain::claim::{Claim, ClaimState};
 use domain::ids::{IdempotencyKey, Offer};
@@ -21,6 +20,10 @@ use crate::sale::stock;
 pub const BUCKETS_TRIED: u32 = 12;
 /// After so many empty buckets the page is clearly stale: many buckets are read before more are tried.
 pub const READ_BUCKETS_AFTER: u32 = 3;
+/// How many calls read buckets then, at first and later: a hundred each. If free units are scattered, this finds a
+/// bucket with enough of them, or shows what can be had.
+const CALLS_TO_READ: usize = 1;
+const MORE_CALLS_TO_READ: usize = 4;
 /// Buckets from which other requests than the first may move a claim. Each of them is checked before the purchase
 /// is given up.
 const MAX_PREVIOUS_BUCKETS: usize = 24;
@@ -47,10 +50,11 @@ impl Seckill {
             }
             random = random.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
             if tried % READ_BUCKETS_AFTER == 0 {
-                self.picker.read_buckets(&self.store, offer, purchase.now, random).await?;
+                let calls = if tried == READ_BUCKETS_AFTER { CALLS_TO_READ } else { MORE_CALLS_TO_READ };
+                self.picker.read_buckets(&self.store, offer, purchase.now, random, calls).await?;
             }
             let next = match tried {
-                BUCKETS_TRIED => Err(self.given_up(offer, item, claim.quantity).await),
+                BUCKETS_TRIED => Err(self.given_up(offer, claim.quantity).await),
                 _ => match self.pick(purchase, item, claim.quantity, random).await? {
                     Pick::Bucket(bucket) => Ok(bucket),
                     Pick::Nothing { available } => Err(Refusal::SoldOut { available }),
@@ -85,13 +89,11 @@ impl Seckill {
         Err(Refusal::Busy)
     }
 
-    /// Every bucket that was tried has too few units. If that is because the free units are scattered, the answer is
-    /// what can be had from one bucket. Of an item with several pages, others may have more.
-    async fn given_up(&self, offer: &Offer, item: &Item, quantity: u32) -> Refusal {
+    /// Every bucket that was tried has too few units, and so have the hundreds that were read in between. If that is
+    /// because the free units are scattered, the answer is what can be had from one bucket.
+    async fn given_up(&self, offer: &Offer, quantity: u32) -> Refusal {
         match self.picker.available(offer).await {
-            available if (1..quantity).contains(&available) && pages(item.layout.buckets()) == 1 => {
-                Refusal::SoldOut { available }
-            }
+            available if (1..quantity).contains(&available) => Refusal::SoldOut { available },
             _ => Refusal::Busy,
         }
     }

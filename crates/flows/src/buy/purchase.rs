@@ -129,7 +129,8 @@ impl Seckill {
     /// Handles a press.
     pub async fn purchase(&self, purchase: &Purchase) -> Result<Accepted, Refusal> {
         let Purchase { offer, now, .. } = purchase;
-        let found = self.sales.get(&self.store, &offer.sale, *now).await?.ok_or(Refusal::UnknownSale)?;
+        let found = self.sales.get_for_press(&self.store, &offer.sale, *now, purchase.random).await?;
+        let found = found.ok_or(Refusal::UnknownSale)?;
         let SaleWithItems { sale, items } = found.as_ref();
         let item = items.get(&offer.item).ok_or(Refusal::UnknownItem)?;
         if purchase.quantity > item.limit_per_buyer {

@@ -5,6 +5,7 @@
 //! | `money` | payments and refunds that the log marks as open: settles the one, resumes the other |
 //! | `walk` | the buckets of every watched sale: lays out missing ones, adds up free, held and sold units |
 //! | `holders` | each old holder leads to its order and claim; [`domain::repair::holder_verdict`] says what to do |
+//! | `retire` | removes orders of past sales that were kept for long enough |
 //! | `pages` | corrects pages of open buckets that differ from the buckets themselves |
 //!
 //! Everything it does is a step of another flow, so it can run twice, run at the same time as those flows, or
@@ -23,6 +24,7 @@ mod holders;
 mod money;
 mod outages;
 mod pages;
+mod retire;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -34,6 +36,7 @@ use store::{StoreError, UnreadableRow, Walk};
 
 use crate::{Context, FlowError};
 use outages::ProviderOutages;
+pub use retire::remove_past_orders;
 use walk::KeptLease;
 
 /// What one run did.
@@ -73,6 +76,8 @@ pub struct Report {
     pub pages_mended: u32,
     /// Sales that are no longer watched.
     pub settled: u32,
+    /// Orders of past sales that were removed, because they are no longer kept.
+    pub retired: u32,
     /// Units too few or too many: the sum over all items, without signs. `None`: not known, because the walk goes
     /// on in the next run, or because something could not be read.
     pub drift: Option<u64>,
@@ -93,6 +98,7 @@ impl Report {
             sales: self.sales,
             holders: self.holders,
             settled: self.settled,
+            retired: self.retired,
             refunds_open: self.refunds_open,
             refunds_refused: self.refunds_refused,
             matters: self.matters.clone(),
@@ -152,6 +158,10 @@ pub async fn reconcile_within(context: Context<'_>, walk_budget: Duration) -> Re
     }
     if let Err(error) = Box::pin(walk::walk(context, &outages, walk_budget, &mut report)).await {
         report.add_failure("the walk of the sales", &error);
+    }
+    match Box::pin(remove_past_orders(context)).await {
+        Ok(retired) => report.retired = retired,
+        Err(error) => report.add_failure("orders of past sales", &error),
     }
     report.errors.extend(outages.postponed_orders());
     report

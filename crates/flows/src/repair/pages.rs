@@ -6,7 +6,7 @@ use std::ops::Range;
 use domain::availability::{Page, PageNo};
 use domain::bucket::{Bucket, BucketNo};
 use domain::ids::Offer;
-use store::{Store, StoreError};
+use store::{Closed, Store, StoreError};
 
 /// A page, and its buckets as they were read after it.
 pub(super) struct Seen<'a> {
@@ -17,7 +17,8 @@ pub(super) struct Seen<'a> {
     pub(super) buckets: &'a [(BucketNo, Bucket)],
 }
 
-/// Corrects a page that differs from its buckets. Returns how many buckets were corrected.
+/// Corrects a page that differs from its buckets, and copies of it that are behind. Returns how many buckets were
+/// corrected.
 ///
 /// The stream may only be behind: writing first what it will write later does no harm. If the page has changed
 /// since it was read, no bucket is closed on it: the next run looks again.
@@ -25,8 +26,8 @@ pub(super) async fn correct(store: &Store, offer: &Offer, seen: Seen<'_>) -> Res
     let Seen { number, on_page, page, buckets } = seen;
     let open: BTreeSet<BucketNo> =
         buckets.iter().filter(|(_, bucket)| bucket.free > 0).map(|(number, _)| *number).collect();
-    let (listed, version) = match page {
-        Some(page) => (page.open, page.version),
+    let (listed, version) = match &page {
+        Some(page) => (page.open.clone(), page.version),
         None => (on_page.collect(), 0),
     };
     let closed: BTreeSet<BucketNo> = &listed - &open;
@@ -34,10 +35,19 @@ pub(super) async fn correct(store: &Store, offer: &Offer, seen: Seen<'_>) -> Res
     // all open ones.
     let opened = if version == 0 && !closed.is_empty() { open } else { &open - &listed };
     let mut corrected = opened.len();
-    if version > 0 || opened.is_empty() {
-        let is_closed = closed.is_empty() || store.close_on_page(offer, number, &closed, version).await?.is_none();
-        corrected += if is_closed { closed.len() } else { 0 };
+    let mut now = page;
+    if !closed.is_empty() && (version > 0 || opened.is_empty()) {
+        now = match store.close_on_page(offer, number, &closed, version).await? {
+            Closed::Done(now) => {
+                corrected += closed.len();
+                Some(now)
+            }
+            Closed::Changed(now) => Some(now),
+        };
     }
-    store.open_on_page(offer, number, &opened).await?;
+    now = store.open_on_page(offer, number, &opened).await?.or(now);
+    if let Some(now) = now.filter(|now| now.version > 0) {
+        Box::pin(store.correct_copies(offer, number, &now)).await?;
+    }
     Ok(u32::try_from(corrected).unwrap_or(u32::MAX))
 }

@@ -196,6 +196,10 @@ async fn sale(
         drift.found = None;
         report.unreadable.extend(items.unreadable.iter().map(ToString::to_string));
     }
+    // A change of the sale may have stopped before its copies were written.
+    if let Err(error) = Box::pin(store.publish_sale(id)).await {
+        report.errors.push(format!("copies of sale {id}: {error}"));
+    }
     let mut quiet = match &resumed {
         Some(cursor) => cursor.quiet,
         None => sale.as_ref().is_some_and(|sale| is_over(sale, now)),

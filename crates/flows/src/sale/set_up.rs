@@ -109,6 +109,9 @@ pub async fn edit(
     for item in &renamed {
         store.rename_item(&Offer { sale: id.clone(), item: item.id.clone() }, &item.name).await?;
     }
+    if found.sale.state != SaleState::Draft {
+        Box::pin(store.publish_sale(id)).await?;
+    }
     if renamed.is_empty() {
         return Ok(found);
     }
@@ -138,12 +141,15 @@ pub async fn change(
             }
         }))?;
         if state == found.sale.state {
+            // The request that made the change may have stopped before its copies were written.
+            Box::pin(store.publish_sale(id)).await?;
             return Ok(found);
         }
         // A draft has nothing to repair; any other sale is watched until reconcile finds it settled.
         let watch = found.sale.state != SaleState::Draft;
         let sale = Sale { state, version: found.sale.version + 1, changed_at: now, ..found.sale };
         if store.put_sale_row(&sale, watch).await? == SaleWrite::Done {
+            Box::pin(store.publish_sale(id)).await?;
             return Ok(SaleWithItems { sale, items: found.items });
         }
     }

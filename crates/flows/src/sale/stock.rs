@@ -26,6 +26,12 @@ const RECORDED_EVERY: u32 = 2_048;
 /// bucket. Returns when all buckets are laid out, or at `until`; the sale then says how far it came, and
 /// preheating again resumes.
 pub async fn preheat(store: &Store, id: &SaleId, now: Timestamp, until: Instant) -> Result<SaleWithItems, SetUpError> {
+    let preheated = lay_out_sale(store, id, now, until).await?;
+    Box::pin(store.publish_sale(id)).await?;
+    Ok(preheated)
+}
+
+async fn lay_out_sale(store: &Store, id: &SaleId, now: Timestamp, until: Instant) -> Result<SaleWithItems, SetUpError> {
     for _ in 0..CAS_ATTEMPTS {
         let SaleWithItems { sale, items } = store.sale(id).await?.ok_or(SetUpError::UnknownSale)?;
         let state = sale.state.after(SaleChange::Preheat);
@@ -93,6 +99,7 @@ pub async fn restock(
         let now = store.sale(&offer.sale).await?.and_then(|mut found| found.items.remove(&offer.item));
         let item = now.ok_or(SetUpError::UnknownItem)?;
         let laid_out = lay_out_missing(store, offer, &item, until).await?;
+        Box::pin(store.publish_sale(&offer.sale)).await?;
         return Ok(Item { laid_out, ..item });
     }
     Err(SetUpError::Changed)

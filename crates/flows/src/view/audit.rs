@@ -1,10 +1,14 @@
-//! The proof, for each item, that free + held + sold = total, read from the buckets themselves.
+//! The proof, for each item, that free + held + sold = total, read from the buckets themselves; and the sale's orders
+//! by status, counted from the index of its orders.
+//!
+//! Neither reads anything of another sale. A sale has up to millions of orders: what one request does not count, the
+//! next one does, from a cursor on.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::bucket::{Bucket, BucketNo};
-use domain::ids::{ItemId, Offer, SaleId};
+use domain::ids::{ItemId, Offer, OrderId, SaleId};
 use domain::order::Status;
 use domain::sale::{Item, SaleWithItems};
 use store::{Store, StoreError};
@@ -13,11 +17,10 @@ use store::{Store, StoreError};
 const READ_TOGETHER: u32 = 500;
 /// Buckets named for each kind of finding; the rest are counted.
 const MAX_NAMED: usize = 20;
-/// Pages of orders read for the counts: 1 MB each, about two thousand orders.
-const ORDER_PAGES: u32 = 500;
-/// An audit starts no further page of orders after this: its caller gets an answer within 29 seconds, and the
-/// last page takes up to three.
-const AUDIT_BUDGET: Duration = Duration::from_secs(20);
+/// Orders that are counted together: 50 reads of a hundred, 16 at a time.
+const ORDERS_TOGETHER: usize = 5_000;
+/// An audit starts no further page of orders after this: its caller gets an answer within 29 seconds.
+const AUDIT_BUDGET: Duration = Duration::from_secs(15);
 
 /// The figures of one item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,31 +112,45 @@ impl Totals {
     }
 }
 
-/// Audits a sale; `None`: there is no such sale.
-pub async fn audit(
+/// The audit of a sale.
+#[derive(Clone, Debug)]
+pub struct SaleAudit {
+    pub sale: SaleWithItems,
+    pub items: BTreeMap<ItemId, ItemAudit>,
+    /// Where the next request goes on counting orders. `None`: all are counted.
+    pub cursor: Option<OrderId>,
+}
+
+/// Audits a sale, and counts its orders from the one after `after` on. `None`: there is no such sale.
+pub async fn audit(store: &Store, id: &SaleId, after: Option<OrderId>) -> Result<Option<SaleAudit>, StoreError> {
+    audit_until(store, id, after, Instant::now() + AUDIT_BUDGET).await
+}
+
+/// The same, counting no further orders after `until`.
+pub async fn audit_until(
     store: &Store,
     id: &SaleId,
-) -> Result<Option<(SaleWithItems, BTreeMap<ItemId, ItemAudit>)>, StoreError> {
-    let until = Instant::now() + AUDIT_BUDGET;
-    let Some(found) = store.sale(id).await? else { return Ok(None) };
-    let mut audits: BTreeMap<ItemId, ItemAudit> = BTreeMap::new();
-    for item in found.items.values() {
-        audits.insert(item.id.clone(), item_totals(store, id, item).await?.audit(item));
+    after: Option<OrderId>,
+    until: Instant,
+) -> Result<Option<SaleAudit>, StoreError> {
+    let Some(sale) = store.sale(id).await? else { return Ok(None) };
+    let mut items: BTreeMap<ItemId, ItemAudit> = BTreeMap::new();
+    for item in sale.items.values() {
+        items.insert(item.id.clone(), item_totals(store, id, item).await?.audit(item));
     }
-    let counted = count_orders(store, id, ORDER_PAGES, until).await?;
+    let counted = count_orders(store, id, after, usize::MAX, until).await?;
     for ((item, status), count) in counted.orders {
-        if let Some(audit) = audits.get_mut(&item) {
+        if let Some(audit) = items.get_mut(&item) {
             audit.orders.insert(status, count);
         }
     }
-    if !counted.are_all {
-        for audit in audits.values_mut() {
-            audit.findings.push(
-                "there are too many orders to count here: orders by status are of the first ones only".to_owned(),
-            );
+    if counted.unreadable > 0 {
+        let finding = format!("{} orders cannot be read by this release and are not counted", counted.unreadable);
+        for audit in items.values_mut() {
+            audit.findings.push(finding.clone());
         }
     }
-    Ok(Some((found, audits)))
+    Ok(Some(SaleAudit { sale, items, cursor: counted.cursor }))
 }
 
 /// What an item's buckets add up to.
@@ -154,31 +171,38 @@ pub(crate) async fn item_totals(store: &Store, sale: &SaleId, item: &Item) -> Re
 pub struct OrderCounts {
     /// How many orders of an item are in a status.
     pub orders: BTreeMap<(ItemId, Status), u64>,
-    /// Whether these are all orders of the sale.
-    pub are_all: bool,
+    /// Orders that this release cannot read.
+    pub unreadable: u64,
+    /// The last order that was counted. `None`: all of the sale's are.
+    pub cursor: Option<OrderId>,
 }
 
-/// Counts the orders of a sale. Reads at most `most_pages` pages of all orders, and starts none after `until`.
+/// Counts the orders of a sale after `after`: at most `most`, and none after `until`, but always one page.
 pub async fn count_orders(
     store: &Store,
     id: &SaleId,
-    most_pages: u32,
+    after: Option<OrderId>,
+    most: usize,
     until: Instant,
 ) -> Result<OrderCounts, StoreError> {
-    let mut counts = OrderCounts::default();
-    let mut after = None;
-    for _ in 0..most_pages {
-        if Instant::now() >= until {
-            break;
+    let mut counts = OrderCounts { cursor: after, ..OrderCounts::default() };
+    let mut left = most;
+    loop {
+        let page = left.min(ORDERS_TOGETHER);
+        let ids = store.order_ids(id, counts.cursor.as_ref(), page).await?;
+        let found = store.order_summaries(&ids).await?;
+        counts.unreadable += u64::try_from(found.unreadable.len()).unwrap_or(u64::MAX);
+        for order in found.read {
+            *counts.orders.entry((order.item, order.status)).or_default() += 1;
         }
-        let (orders, last) = store.order_statuses(id, after.take()).await?;
-        for item_and_status in orders {
-            *counts.orders.entry(item_and_status).or_default() += 1;
+        if ids.len() < page {
+            counts.cursor = None;
+            return Ok(counts);
         }
-        match last {
-            Some(last) => after = Some(last),
-            None => return Ok(OrderCounts { are_all: true, ..counts }),
+        counts.cursor = ids.last().cloned();
+        left = left.saturating_sub(ids.len());
+        if left == 0 || Instant::now() >= until {
+            return Ok(counts);
         }
     }
-    Ok(counts)
 }

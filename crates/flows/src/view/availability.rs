@@ -77,7 +77,7 @@ async fn read(store: &Store, offer: &Offer, item: &Item) -> Result<ItemAvailabil
     if numbers.is_empty() {
         return Ok(ItemAvailability::NONE);
     }
-    let read = store.pages(offer, &numbers).await?.into_iter().collect();
+    let read = store.shown_pages(offer, &numbers).await?.into_iter().collect();
     Ok(sum_up(&numbers, read, buckets))
 }
 

@@ -24,9 +24,8 @@ const MANY_FRESH_FOR_MS: i64 = 15_000;
 const MANY_BUCKETS: u32 = 5_000;
 /// How long order counts are cached.
 const ORDERS_FRESH_FOR_MS: i64 = 10_000;
-/// Pages of orders that are counted for the console: 1 MB each, about two thousand orders. With more, only an
-/// audit counts them.
-const ORDER_PAGES: u32 = 20;
+/// Orders that are counted for the console. With more, only an audit counts them.
+const MOST_ORDERS: usize = 40_000;
 /// Time for counting: a console asks every few seconds.
 const COUNT_BUDGET: Duration = Duration::from_secs(5);
 /// Cached sales.
@@ -97,12 +96,13 @@ impl Live {
     pub async fn orders(&self, store: &Store, id: &SaleId, now: Timestamp) -> Result<Option<Arc<Counted>>, StoreError> {
         self.orders
             .get(id, now, async {
-                let counted = audit::count_orders(store, id, ORDER_PAGES, Instant::now() + COUNT_BUDGET).await?;
+                let until = Instant::now() + COUNT_BUDGET;
+                let counted = audit::count_orders(store, id, None, MOST_ORDERS, until).await?;
                 let mut counts: BTreeMap<Status, u64> = BTreeMap::new();
                 for ((_, status), count) in counted.orders {
                     *counts.entry(status).or_default() += count;
                 }
-                Ok(counted.are_all.then(|| Arc::new((counts, now))))
+                Ok(counted.cursor.is_none().then(|| Arc::new((counts, now))))
             })
             .await
     }

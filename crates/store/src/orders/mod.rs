@@ -1,21 +1,21 @@
 //! Orders, in their buyer's partition. An order's id contains its buyer's key, so no index is needed to find it.
 //!
-//! `life` holds the writes that close or pay an order, `refunds` those that return money, `change` what they share.
+//! `life` holds the writes that close or pay an order, `refunds` those that return money, `change` what they share,
+//! and `by_sale` finds the orders of a sale and those with a shop's reference.
 
+mod by_sale;
 pub(crate) mod change;
 mod life;
 mod refunds;
 
-use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
-use domain::ids::{BuyerKey, ItemId, OrderId, SaleId};
-use domain::order::{Order, Status};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use domain::ids::{BuyerKey, OrderId, SaleId};
+use domain::order::Order;
 use std::collections::BTreeMap;
 
 use crate::rows::{Row, Rows, Written, put, read_row, row, s, text};
 use crate::{Store, StoreError};
 
+pub use by_sale::OrderSummary;
 pub use life::{PointsPaid, Revival};
 
 /// The result of placing an order.
@@ -43,7 +43,7 @@ impl Store {
             .dynamodb
             .put_item()
             .table_name(&self.names.orders)
-            .set_item(Some(row(OPERATION, order)?))
+            .set_item(Some(by_sale::indexed(row(OPERATION, order)?, order)))
             .item("buyer", s(order.id.buyer()))
             .condition_expression("attribute_not_exists(buyer)");
         match put(OPERATION, request).await? {
@@ -111,56 +111,27 @@ impl Store {
         output.items.unwrap_or_default().into_iter().map(|row| read_row(OPERATION, row)).collect()
     }
 
-    /// The orders of a sale: one page of a scan over all orders. `after` is where the previous page ended.
+    /// The orders of a sale: one page of a scan over all orders, for tools that check the index too. `after` is where
+    /// the previous page ended.
     pub async fn orders_page(
         &self,
         sale: &SaleId,
         after: Option<OrderId>,
     ) -> Result<(Vec<Order>, Option<OrderId>), StoreError> {
-        page("read the orders of a sale", self.all_orders(sale, after)).await
-    }
-
-    /// Item and status of each order of a sale, to be counted: one page of a scan over all orders. An operator
-    /// asks this rarely; an index for it would cost a write for each step of each order. `after` is where the
-    /// previous page ended.
-    pub async fn order_statuses(
-        &self,
-        sale: &SaleId,
-        after: Option<OrderId>,
-    ) -> Result<(Vec<(ItemId, Status)>, Option<OrderId>), StoreError> {
-        #[derive(Deserialize)]
-        struct Counted {
-            item: ItemId,
-            status: Status,
-        }
-        let request = self
-            .all_orders(sale, after)
-            .projection_expression("#item, #status")
-            .expression_attribute_names("#item", "item")
-            .expression_attribute_names("#status", "status");
-        let (orders, last) = page::<Counted>("count orders", request).await?;
-        Ok((orders.into_iter().map(|order| (order.item, order.status)).collect(), last))
-    }
-
-    fn all_orders(&self, sale: &SaleId, after: Option<OrderId>) -> ScanFluentBuilder {
+        const OPERATION: &str = "read the orders of a sale";
         let start = after.map(|id| Row::from([("buyer".to_owned(), s(id.buyer())), ("order".to_owned(), s(id))]));
-        self.dynamodb
+        let output = self
+            .dynamodb
             .scan()
             .table_name(&self.names.orders)
             .filter_expression("sale = :sale")
             .expression_attribute_values(":sale", s(sale))
             .set_exclusive_start_key(start)
+            .send()
+            .await
+            .map_err(|error| StoreError::of(OPERATION, &error))?;
+        let last = output.last_evaluated_key.and_then(|key| OrderId::parse(key.get("order")?.as_s().ok()?).ok());
+        let orders = output.items.unwrap_or_default().into_iter().map(|row| read_row(OPERATION, row));
+        Ok((orders.collect::<Result<_, _>>()?, last))
     }
-}
-
-/// One page of a scan over all orders, and where it ended, if there are more.
-async fn page<T: DeserializeOwned>(
-    operation: &'static str,
-    request: ScanFluentBuilder,
-) -> Result<(Vec<T>, Option<OrderId>), StoreError> {
-    let output = request.send().await.map_err(|error| StoreError::of(operation, &error))?;
-    let last = output.last_evaluated_key.and_then(|key| OrderId::parse(key.get("order")?.as_s().ok()?).ok());
-    let orders: Result<Vec<T>, _> =
-        output.items.unwrap_or_default().into_iter().map(|row| read_row(operation, row)).collect();
-    Ok((orders?, last))
 }

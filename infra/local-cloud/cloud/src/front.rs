@@ -69,9 +69,11 @@ impl Front {
         let denied = authorizer(access_key_id, request).err()?;
         tracing::warn!(%denied, "access denied: the function's policy in the template does not allow this call");
         let service = self.service(request);
-        // DynamoDB and Secrets Manager answer 400, the others 403.
+        // DynamoDB, Secrets Manager and EventBridge answer 400, the others 403.
         let status = match service {
-            Service::DynamoDb | Service::DynamoDbStreams | Service::SecretsManager => StatusCode::BAD_REQUEST,
+            Service::DynamoDb | Service::DynamoDbStreams | Service::SecretsManager | Service::Events => {
+                StatusCode::BAD_REQUEST
+            }
             Service::Sqs | Service::Scheduler | Service::Outside => StatusCode::FORBIDDEN,
         };
         Some(service.error(status, "AccessDeniedException", &denied.to_string()))

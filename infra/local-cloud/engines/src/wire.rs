@@ -7,6 +7,7 @@
 //! only a call that stays unanswered ([`Fault::Stops`], a long poll) runs into them.
 
 mod faults;
+mod partial;
 mod replica;
 
 use std::collections::VecDeque;
@@ -69,7 +70,7 @@ pub struct RecordedCall {
     pub number: u64,
     pub service: Service,
     pub operation: String,
-    /// The table, queue, schedule, secret or outside resource, if the call names one.
+    /// The table, queue, schedule, secret, event bus or outside resource, if the call names one.
     pub resource: Option<String>,
     /// The fault that was injected.
     pub fault: Fault,
@@ -215,6 +216,7 @@ impl Wire {
         let fault = match fault {
             Fault::Stale if !is_stale => Fault::None,
             Fault::TransactionConflict => Fault::None,
+            Fault::PartlyApplied if !partial::is_batch(&call) => Fault::None,
             fault => fault,
         };
         if fault == Fault::Stops {
@@ -223,6 +225,7 @@ impl Wire {
         }
         let response = match &self.replica {
             Some(replica) if fault == Fault::Stale => replica.read(request).await,
+            _ if fault == Fault::PartlyApplied => partial::call(&self.cloud, &call, request).await,
             _ => self.call(&call, request).await,
         };
         self.keep(&call, fault, Some(&response));

@@ -75,6 +75,8 @@ pub struct GatewayConfig {
     pub web: Option<PathBuf>,
     /// Figures for `/_local/stack`.
     pub live: LiveReport,
+    /// What was put on event buses, for `/_local/events`.
+    pub events: LiveReport,
     /// Services outside AWS, each served below its path to callers on this machine.
     pub outside: Vec<Arc<dyn OutsideService>>,
 }
@@ -118,6 +120,7 @@ struct Inner {
     clock: Clock,
     web: Option<PathBuf>,
     live: LiveReport,
+    events: LiveReport,
     outside: Vec<Arc<dyn OutsideService>>,
     invoker: Invoker,
 }
@@ -167,8 +170,19 @@ impl Inner {
         port: u16,
         stopping: watch::Receiver<bool>,
     ) -> Result<(TcpListener, Self), GatewayError> {
-        let GatewayConfig { listener, stack, invoker, requests, clock, connections, issuer, web, live, outside } =
-            config;
+        let GatewayConfig {
+            listener,
+            stack,
+            invoker,
+            requests,
+            clock,
+            connections,
+            issuer,
+            web,
+            live,
+            events,
+            outside,
+        } = config;
         let ids = Arc::new(Ids::new()?);
         let http = stack.http_api.clone().map(|api| HttpGateway {
             api_id: api_id(&api),
@@ -187,7 +201,7 @@ impl Inner {
             let invoker = Arc::clone(&invoker);
             Arc::new(WebSocketGateway::new(api, invoker, connections.clone(), clock.clone(), ids, stopping))
         });
-        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, outside, invoker }))
+        Ok((listener, Self { stack, http, websocket, connections, issuer, clock, web, live, events, outside, invoker }))
     }
 
     async fn respond(&self, request: Request<Body>, peer: SocketAddr) -> axum::response::Response {

@@ -54,6 +54,7 @@ impl Inner {
         match (request.method.as_str(), request.uri.path()) {
             ("GET", "/_local/health") => answer::json(StatusCode::OK, &json!({ "status": "ok" })),
             ("GET", "/_local/stack") => answer::json(StatusCode::OK, &self.describe().await),
+            ("GET", "/_local/events") => answer::json(StatusCode::OK, &(self.events)().await),
             ("POST", "/_local/token") => match self.token(body) {
                 Ok(token) => answer::json(StatusCode::OK, &json!({ "token": token })),
                 Err(problem) => answer::message(StatusCode::BAD_REQUEST, &problem),
@@ -63,8 +64,8 @@ impl Inner {
             }
             _ => answer::message(
                 StatusCode::NOT_FOUND,
-                "Not Found: there are GET /_local/health, GET /_local/stack, POST /_local/token and POST \
-                 /_local/invoke/{function}",
+                "Not Found: there are GET /_local/health, GET /_local/stack, GET /_local/events, POST /_local/token \
+                 and POST /_local/invoke/{function}",
             ),
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn needed(request: &Request<Bytes>, websocket: Option<&WebSocketApi>)
                 "DynamoDBStreams_20120810" => streams(operation, &body)?,
                 "AmazonSQS" => sqs(operation, &body)?,
                 "secretsmanager" => vec![secrets(operation, &body)?],
+                "AWSEvents" => events(operation, &body)?,
                 // CloudWatch's figures have no resource of their own.
                 "GraniteServiceVersion20100801" => vec![Access::new(format!("cloudwatch:{operation}"), "*")],
                 _ => return None,
@@ -172,6 +173,22 @@ fn secrets(operation: &str, body: &Json) -> Option<Access> {
     let id = text(body, "SecretId")?;
     // Policies are about the full ARN, by whatever name the caller asks.
     Some(Access::new(format!("secretsmanager:{operation}"), crate::template::secret_arn_of_id(id)))
+}
+
+/// Each bus of a call is a resource of its own.
+fn events(operation: &str, body: &Json) -> Option<Vec<Access>> {
+    if operation != "PutEvents" {
+        return None;
+    }
+    let mut all = Vec::new();
+    for entry in body.get("Entries")?.as_array()? {
+        let bus = crate::template::event_bus_name(text(entry, "EventBusName").unwrap_or("default"));
+        let access = Access::new("events:PutEvents", crate::template::event_bus_arn(bus));
+        if !all.contains(&access) {
+            all.push(access);
+        }
+    }
+    Some(all)
 }
 
 /// `/[stage/]@connections/{id}`.

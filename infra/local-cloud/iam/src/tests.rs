@@ -235,6 +235,13 @@ fn connections_streams_and_secrets_have_resources_too() {
         .expect("a request");
     let arn = crate::template::secret_arn("keys");
     assert_eq!(refused(vec![], &secret), pair("secretsmanager:GetSecretValue", &arn));
+    let put = Request::post("/")
+        .header("x-amz-target", "AWSEvents.PutEvents")
+        .body(Bytes::from_static(br#"{"Entries": [{"EventBusName": "shop"}, {"EventBusName": "other"}]}"#))
+        .expect("a request");
+    let bus = |name: &str| format!("arn:aws:events:us-east-1:000000000000:event-bus/{name}");
+    let may = vec![allow(&["events:PutEvents"], &[&bus("shop")])];
+    assert_eq!(refused(may, &put), pair("events:PutEvents", bus("other")), "every bus of the call counts");
     // A policy that leaves out what the service adds to the name covers nothing.
     let without = arn.rsplit_once('-').map(|(start, _)| start.to_owned()).unwrap_or_default();
     let short = vec![allow(&["secretsmanager:GetSecretValue"], &[&without])];

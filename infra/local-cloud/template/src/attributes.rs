@@ -36,6 +36,8 @@ pub(super) fn of(
         ("AWS::SQS::Queue", Some("Arn")) => queue_arn(&name()?),
         ("AWS::SQS::Queue", Some("QueueName")) => name()?,
         ("AWS::SecretsManager::Secret", None | Some("Id")) => super::secret_arn(&name()?),
+        ("AWS::Events::EventBus", None | Some("Name")) => name()?,
+        ("AWS::Events::EventBus", Some("Arn")) => super::event_bus_arn(&name()?),
         ("AWS::IAM::Role", None) => name()?,
         ("AWS::IAM::Role", Some("Arn")) => role_arn(&name()?),
         ("AWS::IAM::Role", Some("RoleId")) => id.to_owned(),

@@ -17,6 +17,7 @@ mod attributes;
 #[cfg(test)]
 mod broken;
 mod error;
+mod event_bus;
 mod events;
 mod fields;
 mod function;
@@ -46,6 +47,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use error::TemplateError;
+pub use event_bus::{event_bus_arn, event_bus_name};
 use model::Stack;
 pub use secret::{secret_arn, secret_arn_of_id};
 

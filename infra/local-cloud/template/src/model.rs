@@ -16,6 +16,8 @@ pub struct Stack {
     /// SQS queues.
     pub queues: Vec<Queue>,
     pub secrets: Vec<Secret>,
+    /// EventBridge's buses, by name.
+    pub event_buses: Vec<String>,
     /// EventBridge Scheduler groups, by name.
     pub schedule_groups: Vec<String>,
     /// Roles that are not a function's own, such as the one Scheduler assumes.

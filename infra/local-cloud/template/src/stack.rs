@@ -12,7 +12,7 @@ use super::known::Known;
 use super::model::{EventSource, Function, Stack};
 use super::scope::Scope;
 use super::yaml::Node;
-use super::{http_api, inert, references, schedules, secret, websocket};
+use super::{event_bus, http_api, inert, references, schedules, secret, websocket};
 use crate::{ACCOUNT, access};
 
 const TEMPLATE: Shape =
@@ -31,6 +31,7 @@ const TYPES: &[&str] = &[
     "AWS::ApiGatewayV2::Route",
     "AWS::ApiGatewayV2::Stage",
     "AWS::DynamoDB::Table",
+    "AWS::Events::EventBus",
     "AWS::IAM::Role",
     "AWS::Lambda::Permission",
     "AWS::SQS::Queue",
@@ -56,10 +57,12 @@ pub(super) fn read(root: &Node, stack_name: &str, parameters: &BTreeMap<String, 
         }
     }
     let groups = scope.included().filter(|resource| resource.kind == "AWS::Scheduler::ScheduleGroup");
+    let buses = scope.included().filter(|resource| resource.kind == "AWS::Events::EventBus");
     let secrets = scope.included().filter(|resource| resource.kind == "AWS::SecretsManager::Secret");
     let stack = Stack {
         account: ACCOUNT.to_owned(),
         schedule_groups: groups.map(|resource| schedules::group(&scope, resource)).collect::<Read<_>>()?,
+        event_buses: buses.map(|resource| event_bus::read(&scope, resource)).collect::<Read<_>>()?,
         secrets: secrets.map(|resource| secret::read(&scope, resource)).collect::<Read<_>>()?,
         http_api: http_api::read(&scope, &declared, events)?,
         websocket_api: websocket::read(&scope, &declared)?,

@@ -39,6 +39,7 @@ impl Running {
             issuer: Arc::clone(&ISSUER),
             web: None,
             live: Arc::new(|| Box::pin(async { json!({}) })),
+            events: Arc::new(|| Box::pin(async { json!({}) })),
             outside: cloud.outside().to_vec(),
         };
         let gateway = Gateway::start(config).expect("a gateway");

@@ -9,6 +9,7 @@ mod connection;
 pub mod costs;
 mod cpu;
 mod engines;
+mod growth;
 mod invocations;
 mod limits;
 mod order_audit;
@@ -49,6 +50,9 @@ pub struct Options {
     /// Instances of each function that take turns, if functions run in one process
     #[arg(long, value_name = "N", default_value_t = 1)]
     apps: usize,
+    /// Orders of each of the hundred past sales that are in the tables when growth is measured
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    past_orders: u32,
     /// Stop measuring purchases after this many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     give_up_minutes: u64,
@@ -75,6 +79,8 @@ enum Part {
     Invocations,
     /// Exact numbers of calls and write units for each step of a purchase
     Costs,
+    /// The cost of an order after many past sales, and in sales of different size
+    Growth,
     /// Time and memory that the rate limits take
     Limits,
     /// Purchases per second, with the functions in one process
@@ -86,8 +92,16 @@ enum Part {
 }
 
 /// The order matters: the memory of the limits is measured before anything else has been freed.
-const ALL: [Part; 7] =
-    [Part::Limits, Part::Costs, Part::Engines, Part::Invocations, Part::Purchases, Part::Processes, Part::Scaling];
+const ALL: [Part; 8] = [
+    Part::Limits,
+    Part::Costs,
+    Part::Growth,
+    Part::Engines,
+    Part::Invocations,
+    Part::Purchases,
+    Part::Processes,
+    Part::Scaling,
+];
 
 impl Options {
     /// The directory of the functions' binaries.
@@ -113,6 +127,7 @@ pub async fn run(options: Options) -> Result<(), Problem> {
             Part::Engines => engines::measure(&options).await?,
             Part::Invocations => invocations::measure(&options).await?,
             Part::Costs => costs::measure().await?,
+            Part::Growth => growth::measure(options.past_orders).await?,
             Part::Limits => limits::measure()?,
             Part::Purchases => purchase_rate::measure(&options, HostKind::InProcess).await?,
             Part::Processes => purchase_rate::measure(&options, HostKind::Processes).await?,

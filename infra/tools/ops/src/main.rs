@@ -87,7 +87,8 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<(), Problem> {
     match command {
         Command::Audit { sale, token, target } => {
-            let audit = target.api(token).await?.get(&format!("/admin/sales/{sale}/audit")).await?;
+            let api = target.api(token).await?;
+            let audit = ops::audit::whole(&api, &sale, |counted| eprintln!("  {counted} orders counted …")).await?;
             let table = ops::audit::table(&audit);
             println!("{}", table.text);
             if !table.is_clean {

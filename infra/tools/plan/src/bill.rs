@@ -9,16 +9,15 @@ use crate::facts::{
     QUEUE_REQUESTS, READS, SCHEDULE, SCHEDULES, TRACED_PERCENT, TRACES, WARM_WRITE, WRITE, WRITES,
 };
 use crate::orders::BATCH;
-use crate::plan::refreshes;
+use crate::plan::pages;
+use crate::reads::of_one_function;
 use crate::sale::Sale;
 use crate::simulate::{Capacity, Outcome};
 
 /// The memory of a function in gigabytes, as in the template.
 pub(crate) const MEMORY_GB: f64 = 0.25;
-/// How many tables the template warms: stock, claims and orders.
-pub(crate) const WARM_TABLES: f64 = 3.0;
-/// Read units per second with which each running function reads the sale: once a second, half a unit.
-const SALE_READS_PER_SECOND: f64 = 0.5;
+/// How many tables and indexes the template warms for writes: stock, claims, orders and the orders' two indexes.
+pub(crate) const WARM_TABLES: f64 = 5.0;
 /// How long concurrency is provisioned: from shortly before the sale to shortly after it.
 const PROVISIONED_SECONDS: f64 = 900.0;
 
@@ -81,8 +80,10 @@ pub fn bill(sale: &Sale, design: Design, writes: Writes, costs: &Costs, capacity
     };
     let reads: f64 = match design {
         Design::Buckets => {
-            let each = refreshes(costs) + SALE_READS_PER_SECOND;
-            outcome.seconds.iter().map(|second| second.environments * each).sum::<f64>()
+            let is_sold_out = |second: u32| outcome.sold_out_after_s.is_some_and(|after| f64::from(second) >= after);
+            let each = |second: u32| of_one_function(is_sold_out(second), pages(sale), costs);
+            let of_seconds = outcome.seconds.iter().zip(0_u32..);
+            of_seconds.map(|(second, number)| second.environments * each(number)).sum::<f64>()
                 + orders * reads_of_order(costs)
         }
         Design::Counter | Design::Transaction => 0.0,

@@ -10,6 +10,7 @@ pub mod facts;
 pub mod orders;
 pub mod partitions;
 pub mod plan;
+pub mod reads;
 mod report;
 pub mod sale;
 pub mod simulate;

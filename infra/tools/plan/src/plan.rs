@@ -10,6 +10,7 @@ use crate::facts::{
     NEW_TABLE_WRITES, SCHEDULES_FIRED_QUOTA, TABLE_WRITES_QUOTA,
 };
 use crate::orders::{Lag, lag};
+use crate::reads::Reads;
 use crate::sale::Sale;
 use crate::simulate::{Capacity, Outcome, Simulation};
 
@@ -45,8 +46,8 @@ pub struct Needs {
     /// Write units per second to which the tables of stock, claims and orders must be warmed. `None` if new tables are
     /// sufficient.
     pub warm_writes: Option<u32>,
-    /// Read units per second on the busiest page of open buckets, which every running function reads repeatedly.
-    pub page_reads: f64,
+    /// What every running function reads repeatedly, and the copies of pages that it takes.
+    pub reads: Reads,
     /// How long Scheduler takes if all orders reach their deadline at the same time, in seconds.
     pub deadlines_s: f64,
 }
@@ -100,10 +101,8 @@ pub fn plan(sale: &Sale, costs: &Costs, say: impl Fn(&str)) -> Plan {
     let environments = ways.last().map_or(0.0, |way| {
         way.outcome.seconds.iter().map(|second| second.environments).fold(0.0, f64::max) + way.lag.pollers
     });
-    // Functions are spread over all pages that still have open buckets.
-    let pages = domain::availability::pages(Segment::new(sale.units, 1, None).buckets()).max(1);
     let needs = Needs {
-        page_reads: environments * refreshes(costs) / f64::from(pages),
+        reads: Reads::of(environments, pages(sale), costs),
         peak_presses: busiest,
         gateway: rounded(f64::from(busiest) * 1.2).max(HTTP_API_QUOTA),
         concurrency: (rounded(environments) + OTHER_ENVIRONMENTS).max(LAMBDA_CONCURRENCY_QUOTA),
@@ -149,14 +148,13 @@ fn warmth(sale: &Sale, costs: &Costs, generous: Capacity, say: &impl Fn(&str)) -
     Some(TABLE_WRITES_QUOTA)
 }
 
-/// Read units per second that one running function uses for its page.
-pub(crate) fn refreshes(costs: &Costs) -> f64 {
-    costs.refresh.read_units * 1_000.0
-        / figures::float(u64::try_from(flows::buy::bucket_picker::FRESH_FOR_MS).unwrap_or(1))
+/// How many pages of open buckets the item has.
+pub(crate) fn pages(sale: &Sale) -> u32 {
+    domain::availability::pages(Segment::new(sale.units, 1, None).buckets()).max(1)
 }
 
 /// Rounds up to the next hundred.
-fn rounded(value: f64) -> u32 {
+pub(crate) fn rounded(value: f64) -> u32 {
     let mut hundreds = 0_u32;
     while f64::from(hundreds) * 100.0 < value {
         hundreds += 1;

@@ -9,7 +9,8 @@ use crate::facts::{
     COLD_START, GATEWAY_ROUND_TRIP, HTTP_API_QUOTA, LAMBDA_CONCURRENCY_QUOTA, NEW_TABLE_READS, PARTITION_READS,
     SCHEDULE, SCHEDULE_PRECISION_SECONDS, SEND, TABLE_WRITES_QUOTA, Takes, WRITE,
 };
-use crate::plan::{Needs, Plan, Way};
+use crate::plan::{Needs, Plan, Way, rounded};
+use crate::reads::KEY_READS;
 use crate::sale::Shape;
 
 /// The whole plan as text.
@@ -95,10 +96,11 @@ fn needs(needs: &Needs) -> String {
     }
     match needs.warm_writes {
         Some(writes) => {
-            // The template needs both figures or neither. The reads are those that a new table accepts anyway.
+            // The template needs both figures or neither. A new table accepts NEW_TABLE_READS anyway.
+            let reads = rounded(needs.reads.table * 1.2).max(NEW_TABLE_READS);
             line(format!(
-                "warm the tables of stock, claims and orders, a day ahead: deploy with \
-                 WarmReadUnits={NEW_TABLE_READS} WarmWriteUnits={writes}"
+                "warm the tables of stock, claims, orders and pages, a day ahead: deploy with \
+                 WarmReadUnits={reads} WarmWriteUnits={writes}"
             ));
             if writes >= TABLE_WRITES_QUOTA {
                 line(format!(
@@ -109,13 +111,24 @@ fn needs(needs: &Needs) -> String {
         }
         None => line("the tables need no warming".to_owned()),
     }
-    if needs.page_reads > PARTITION_READS {
+    let reads = &needs.reads;
+    let advice = match reads.copies {
+        0 => "pages of open buckets need no copies".to_owned(),
+        copies => format!("deploy with PageCopies={copies}, so that functions do not all read the same key"),
+    };
+    line(format!(
+        "{advice}: the busiest key of a page is read with {} units per second while it sells and with {} when it is \
+         sold out, the key of the sale with {} (one key allows {})",
+        number(reads.page_while_selling.round()),
+        number(reads.page_when_sold_out.round()),
+        number(reads.sale.round()),
+        number(PARTITION_READS),
+    ));
+    if reads.busiest_key() > KEY_READS {
         line(format!(
-            "if every environment is in use at the same time, the page of open buckets is read with {} units per \
-             second, and one row allows {}: beyond that, some requests are answered with 503; fewer environments or \
-             more units (a page covers 12,288) stay below it",
-            number(needs.page_reads.round()),
-            number(PARTITION_READS),
+            "this many functions read a key with more than {} units per second even so: limit them by \
+             SeckillConcurrency",
+            number(KEY_READS)
         ));
     }
     line(format!(

@@ -3,6 +3,7 @@
 use crate::bill::{MEMORY_GB, WARM_TABLES};
 use crate::orders::BATCH;
 use crate::plan::TEMPLATE_RATE;
+use crate::reads::MOST_COPIES;
 
 fn template() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../template.yaml")).unwrap()
@@ -24,6 +25,8 @@ fn the_constants_agree_with_the_template() {
     assert_eq!(number(&["\n  SeckillRateLimit:\n", " Default: "]), TEMPLATE_RATE);
     // The simulated gateway has a burst of half a second.
     assert_eq!(number(&["\n  SeckillBurstLimit:\n", " Default: "]), TEMPLATE_RATE / 2.0);
-    let warmed = template().matches("WarmThroughput: !If\n        - IsWarm\n").count();
-    assert_eq!(figures::float(u64::try_from(warmed).unwrap()), WARM_TABLES);
+    let warmed = template().matches("WarmThroughput: !If\n").count();
+    // The table of pages is warmed for reads alone.
+    assert_eq!(figures::float(u64::try_from(warmed).unwrap()), WARM_TABLES + 1.0);
+    assert_eq!(number(&["\n  PageCopies:\n", " MaxValue: "]), f64::from(MOST_COPIES));
 }

@@ -48,7 +48,10 @@ async fn a_rush_at_the_start_needs_more_than_the_default_quotas() {
     let needs = &planned.needs;
     assert!(needs.gateway > facts::HTTP_API_QUOTA && needs.concurrency > facts::LAMBDA_CONCURRENCY_QUOTA, "{needs:?}");
     assert!(needs.provisioned > 2_000 && needs.warm_writes.is_some(), "{needs:?}");
-    assert!(needs.page_reads > facts::PARTITION_READS, "thousands of functions read one page: {needs:?}");
+    let (reads, key_reads) = (&needs.reads, plan::reads::KEY_READS);
+    assert!(reads.copies > 2, "thousands of functions read one page: {reads:?}");
+    assert!(reads.page_while_selling > reads.page_when_sold_out, "they wait longer when nothing changes: {reads:?}");
+    assert!(reads.page_while_selling <= key_reads && reads.sale <= key_reads, "{reads:?}");
     assert_eq!(needs.deadlines_s, 10.0, "10,000 orders that run out together, at 1,000 a second");
     let sold_out = |n: usize| planned.ways[n].outcome.sold_out_after_s;
     let (counter, comes, as_planned) = (sold_out(0).unwrap(), sold_out(2).unwrap(), sold_out(3).unwrap());
@@ -61,13 +64,18 @@ async fn a_rush_at_the_start_needs_more_than_the_default_quotas() {
     let small = plan(&Sale { units: 500, buyers: 20_000, ..sale() }, &costs, |_| {});
     assert_eq!((small.needs.warm_writes, small.needs.provisioned), (None, 0));
     assert_eq!(small.needs.gateway, facts::HTTP_API_QUOTA);
-    assert!(small.needs.page_reads < facts::PARTITION_READS);
+    assert_eq!(small.needs.reads.copies, 0, "{:?}", small.needs.reads);
     assert!(plan::text(&small, &costs).contains("the tables need no warming"));
     let text = plan::text(&planned, &costs);
-    assert!(text.contains("and one row allows 3,000"));
+    assert!(text.contains(&format!("deploy with PageCopies={}", reads.copies)), "{text}");
     assert!(text.contains("the template does not provide this"), "{text}");
     let warm = needs.warm_writes.unwrap();
-    assert!(text.contains(&format!("a day ahead: deploy with WarmReadUnits=12000 WarmWriteUnits={warm}")), "{text}");
+    assert!(text.contains("a day ahead: deploy with WarmReadUnits="), "{text}");
+    assert!(text.contains(&format!(" WarmWriteUnits={warm}")), "{text}");
     let warmed = &planned.planned().unwrap().bill.readiness[0];
-    assert_eq!(warmed.quantity, f64::from(warm - facts::NEW_TABLE_WRITES) * 3.0, "stock, claims and orders");
+    assert_eq!(
+        warmed.quantity,
+        f64::from(warm - facts::NEW_TABLE_WRITES) * 5.0,
+        "stock, claims, orders and its indexes"
+    );
 }

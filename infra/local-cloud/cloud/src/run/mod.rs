@@ -81,6 +81,8 @@ impl Default for Options {
     }
 }
 
+/// Events that `/_local/events` lists.
+const EVENTS_LISTED: usize = 1_000;
 /// How long invocations of the event sources may take to end when the cloud stops.
 const SOURCES_GRACE: Duration = Duration::from_secs(3);
 
@@ -200,6 +202,7 @@ impl LocalCloud {
             issuer: Arc::new(Issuer::open(data.path())?),
             web: options.web.clone(),
             live: live_report(&cloud, &stack, &host, endpoint.url(), for_containers.as_ref().map(Endpoint::url)),
+            events: event_report(&cloud),
             outside: cloud.outside().to_vec(),
         })?;
         let mut outside = JoinSet::new();
@@ -339,6 +342,15 @@ fn live_report(
                 "functions": function_counters(&stack, &host),
             })
         })
+    })
+}
+
+/// What was put on event buses, the newest first.
+fn event_report(cloud: &Cloud) -> LiveReport {
+    let events = cloud.events.clone();
+    Arc::new(move || {
+        let listed = events.latest(EVENTS_LISTED);
+        Box::pin(async move { json!({ "events": listed }) })
     })
 }
 

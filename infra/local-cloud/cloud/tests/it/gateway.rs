@@ -55,6 +55,7 @@ async fn start_on(
         issuer: Arc::clone(&ISSUER),
         web,
         live: Arc::new(|| Box::pin(async { json!({"queues": {"orders": 3}}) })),
+        events: Arc::new(|| Box::pin(async { json!({"events": []}) })),
         outside,
     };
     let client = Client::builder(TokioExecutor::new()).build_http();

@@ -14,6 +14,8 @@ mod dynamodb;
 #[cfg(test)]
 mod endpoint;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod firing;
 #[cfg(test)]
 mod gateway;

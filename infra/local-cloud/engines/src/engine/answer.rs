@@ -22,6 +22,8 @@ pub enum Service {
     /// EventBridge Scheduler.
     Scheduler,
     SecretsManager,
+    /// EventBridge.
+    Events,
     /// A service outside AWS that is called over the same wire ([`super::OutsideService`]).
     Outside,
 }
@@ -36,6 +38,7 @@ impl Service {
                 "DynamoDBStreams_20120810" => Service::DynamoDbStreams,
                 "AmazonSQS" => Service::Sqs,
                 "secretsmanager" => Service::SecretsManager,
+                "AWSEvents" => Service::Events,
                 _ => return None,
             };
             return Some((service, operation.to_owned()));
@@ -51,6 +54,7 @@ impl Service {
             Service::Sqs => "sqs",
             Service::Scheduler => "scheduler",
             Service::SecretsManager => "secretsmanager",
+            Service::Events => "events",
             Service::Outside => "outside",
         }
     }
@@ -88,7 +92,7 @@ impl Service {
                 }
                 response
             }
-            Service::SecretsManager => {
+            Service::SecretsManager | Service::Events => {
                 respond(status, "application/x-amz-json-1.1", &json!({"__type": code, "Message": message}))
             }
             Service::Outside => respond(status, "application/json", &json!({"code": code, "message": message})),

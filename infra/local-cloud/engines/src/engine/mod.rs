@@ -1,5 +1,5 @@
-//! The services that functions call: DynamoDB, SQS, EventBridge Scheduler, Secrets Manager, and services outside AWS
-//! that a program adds ([`OutsideService`]).
+//! The services that functions call: DynamoDB, SQS, EventBridge and its Scheduler, Secrets Manager, and services
+//! outside AWS that a program adds ([`OutsideService`]).
 //!
 //! What was answered has been committed: it survives the end of the process, however abrupt. All time is the
 //! [`Clock`]'s. Errors are the services' own, so the SDK reads them as it would AWS's.
@@ -8,6 +8,7 @@ mod answer;
 mod checkpoints;
 pub mod database;
 pub mod dynamodb;
+pub mod events;
 mod outside;
 mod provision;
 pub mod scheduler;
@@ -30,6 +31,7 @@ pub use worker::Stopped;
 use crate::clock::Clock;
 use database::Database;
 use dynamodb::DynamoDb;
+use events::EventBuses;
 use scheduler::Scheduler;
 use secrets::Secrets;
 use sqs::Sqs;
@@ -46,6 +48,8 @@ pub struct Cloud {
     pub scheduler: Scheduler,
     /// Secrets Manager.
     pub secrets: Secrets,
+    /// EventBridge.
+    pub events: EventBuses,
     database: Database,
     is_durable: bool,
     outside: Vec<Arc<dyn OutsideService>>,
@@ -131,6 +135,7 @@ impl Cloud {
             sqs: Sqs::new(database.clone(), clock.clone()),
             scheduler: Scheduler::new(database.clone(), clock.clone()),
             secrets: Secrets::new(database.clone(), clock.clone()),
+            events: EventBuses::new(clock.clone()),
             clock,
             dynamodb,
             database,
@@ -211,6 +216,7 @@ impl Cloud {
             Some((Service::Sqs, operation)) => self.sqs.call(&operation, request.body()).await,
             Some((Service::Scheduler, _)) => self.scheduler.call(&request).await,
             Some((Service::SecretsManager, operation)) => self.secrets.call(&operation, request.body()).await,
+            Some((Service::Events, operation)) => self.events.call(&operation, request.body()),
             Some((service @ Service::Outside, _)) => match self.outside_at(request.uri().path()) {
                 Some(outside) => outside.call(request).await,
                 None => service.error(StatusCode::NOT_FOUND, "NotFound", "no service has this path"),
@@ -218,7 +224,8 @@ impl Cloud {
             None => Service::DynamoDb.error(
                 StatusCode::BAD_REQUEST,
                 "UnknownOperationException",
-                "neither x-amz-target nor the path names an operation of DynamoDB, SQS, Scheduler or Secrets Manager",
+                "neither x-amz-target nor the path names an operation of DynamoDB, SQS, EventBridge, Scheduler or \
+                 Secrets Manager",
             ),
         }
     }

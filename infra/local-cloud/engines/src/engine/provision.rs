@@ -51,8 +51,8 @@ pub enum ProvisionError {
 const IN_PROCESS_URL: &str = "http://localhost";
 
 impl Cloud {
-    /// Makes the stack's tables, queues, schedule groups and secrets that are not there yet. Data is never reset; a
-    /// queue that is there takes over the attributes that the template now gives it.
+    /// Makes the stack's tables, queues, schedule groups, event buses and secrets that are not there yet. Data is never
+    /// reset; a queue that is there takes over the attributes that the template now gives it.
     ///
     /// Secrets that an outside service supplies hold its address in this process.
     pub async fn provision(&self, stack: &Stack) -> Result<(), ProvisionError> {
@@ -79,6 +79,9 @@ impl Cloud {
                     return Err(ProvisionError::ScheduleGroup { name: name.clone(), source });
                 }
             }
+        }
+        for bus in &stack.event_buses {
+            self.events.create(bus);
         }
         for secret in &stack.secrets {
             self.provision_secret(secret, base_url).await?;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use crate::engine::events::event_bus_name;
 use crate::engine::sqs::Sqs;
 use crate::engine::{OutsideCall, Service};
 
@@ -37,8 +38,8 @@ impl Call {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The table, queue, schedule, secret or outside resource that the call names. A transaction or a batch gives
-    /// its first table.
+    /// The table, queue, schedule, secret, event bus or outside resource that the call names. A transaction or a
+    /// batch gives its first table or bus.
     pub fn resource(&self) -> Option<String> {
         match self.service {
             Service::Scheduler => self.path.rsplit_once('/').map(|(_, name)| name.to_owned()),
@@ -49,6 +50,11 @@ impl Call {
             }
             Service::DynamoDb | Service::DynamoDbStreams => self.tables().into_iter().next(),
             Service::SecretsManager => self.json().get("SecretId").and_then(Value::as_str).map(str::to_owned),
+            Service::Events => {
+                let body = self.json();
+                let bus = body.get("Entries").and_then(|entries| entries.get(0)?.get("EventBusName")?.as_str());
+                bus.map(|bus| event_bus_name(bus).to_owned())
+            }
             Service::Outside => self.outside_resource.clone(),
         }
     }
@@ -112,6 +118,9 @@ pub enum Fault {
     /// A read that is not strong is answered by a copy that is behind ([`crate::wire::Wire::with_replica`]). Any
     /// other call is let through.
     Stale,
+    /// Of a batch whose entries have answers of their own (PutEvents, SendMessageBatch) every second entry is refused,
+    /// with an error that may pass. Any other call is let through.
+    PartlyApplied,
     /// The caller sees a timeout, and the request arrives when [`crate::wire::Wire::arrive`] lets it.
     Late,
     /// Nothing is done and no answer ever comes: the caller is to be dropped, as in a crash before the call.
@@ -132,6 +141,7 @@ impl Fault {
             | Fault::AppliedButLost(_)
             | Fault::AppliedButServerError
             | Fault::Stale
+            | Fault::PartlyApplied
             | Fault::Late
             | Fault::Stops
             | Fault::AppliedThenStops => None,
@@ -146,7 +156,7 @@ fn throttled(call: &Call) -> Response<Bytes> {
         }
         Service::Sqs => (StatusCode::BAD_REQUEST, "RequestThrottled"),
         Service::Scheduler => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException"),
-        Service::SecretsManager => (StatusCode::BAD_REQUEST, "ThrottlingException"),
+        Service::SecretsManager | Service::Events => (StatusCode::BAD_REQUEST, "ThrottlingException"),
         Service::Outside => (StatusCode::TOO_MANY_REQUESTS, "FREQUENCY_LIMITED"),
     };
     call.service.error(status, code, "Rate exceeded (injected)")
@@ -158,6 +168,7 @@ pub(super) fn server_error(call: &Call) -> Response<Bytes> {
         Service::Sqs => "InternalError",
         Service::Scheduler => "InternalServerException",
         Service::SecretsManager => "InternalServiceError",
+        Service::Events => "InternalException",
         Service::Outside => "SYSTEM_ERROR",
     };
     call.service.error(StatusCode::INTERNAL_SERVER_ERROR, code, "Internal failure (injected)")
