@@ -7,10 +7,12 @@ use domain::claim::{Claim, ClaimState};
 use domain::ids::{IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::order::Status;
+use domain::payment::Method;
 use domain::sale::SaleChange;
 use flows::buy::place_order::place_order;
 use flows::buy::purchase::{Purchase, Refusal};
 use flows::pay::close::{Cause, close};
+use flows::pay::refund::{Asker, refund};
 use flows::sale::sales::Sales;
 use flows::sale::set_up::change;
 use local_cloud::wire::{Fault, Loss};
@@ -425,4 +427,50 @@ async fn the_claim_of_a_live_order_does_not_expire() {
     // A press for something else in the same sale does not bring the end nearer.
     world.press(&offer, "alice").await.unwrap_err();
     assert!(expires().await > world.now().as_second() + 50 * 365 * 24 * 3_600);
+}
+
+/// The press sent its hold twice, and one of the two is delayed. Meanwhile the order is paid and refunded. A run that
+/// still believes the order to be paid, or that finishes the same refund, must not sell the delayed hold's units to it.
+#[tokio::test]
+async fn a_delayed_hold_of_a_refunded_order_is_refused_and_cannot_be_sold_to_it() {
+    let world = World::new().await;
+    let offer = world.long_sale(30).await;
+    let id = world.unpaid_order(&offer, "alice").await;
+    let started = world.start_payment(&id, Method::Stripe, 0).await;
+    world.pay(&started).await;
+    world.deliver_notices().await;
+    let paid = world.order(&id).await.unwrap();
+    assert_eq!((paid.status, world.figures(&offer).await), (Status::Paid, (29, 0, 1)));
+    refund(world.context(), &id, Asker::Buyer).await.unwrap();
+    assert_eq!(world.order(&id).await.unwrap().status, Status::Refunded);
+    // The delayed hold arrives. Its sender is told that it has its units, as for any repeated hold.
+    assert_eq!(world.store.hold(&offer, paid.bucket, &id, 1).await.unwrap(), Hold::Held);
+    assert_eq!(world.figures(&offer).await, (30, 0, 0));
+    // A run that read the order while it was PAID.
+    flows::finish::paid(&world.store, &paid, world.now()).await.unwrap();
+    // Another run that finishes the same refund, and crashes before its last step.
+    let order = world.order(&id).await.unwrap();
+    world.store.confirm(&offer, order.bucket, &id, 1).await.unwrap();
+    world.settle_fully().await;
+    assert_eq!(world.figures(&offer).await, (30, 0, 0));
+    world.records_agree(&offer, std::slice::from_ref(&id)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refunded_order_is_forgotten_by_its_bucket_once_no_request_of_it_can_arrive() {
+    let world = World::new().await;
+    let offer = world.long_sale(30).await;
+    let id = world.unpaid_order(&offer, "alice").await;
+    let started = world.start_payment(&id, Method::Stripe, 0).await;
+    world.pay(&started).await;
+    world.deliver_notices().await;
+    refund(world.context(), &id, Asker::Buyer).await.unwrap();
+    let remembered = async || world.buckets(&offer).await.iter().flat_map(|bucket| bucket.sold_to.keys()).count();
+    world.pass(9 * 60);
+    world.reconcile().await;
+    assert_eq!(remembered().await, 1);
+    world.pass(60);
+    let report = world.reconcile().await;
+    assert!(report.found_nothing(), "{report:?}");
+    assert_eq!(remembered().await, 0);
 }

@@ -113,7 +113,7 @@ pub struct Bucket {
     #[serde(default)]
     pub holders: BTreeMap<OrderId, u32>,
     /// The orders that bought the sold units. An order in this map cannot hold again, so a delayed hold that arrives
-    /// after its order was paid is refused.
+    /// after its order was paid is refused. A refunded order stays here for a while with 0 units, for the same reason.
     #[serde(default, rename = "soldTo")]
     pub sold_to: BTreeMap<OrderId, u32>,
 }
@@ -126,6 +126,20 @@ impl Bucket {
 
     pub fn held(&self) -> u32 {
         self.holders.values().sum()
+    }
+
+    /// The orders that have bought units and not given them back.
+    pub fn sold(&self) -> impl Iterator<Item = (&OrderId, u32)> {
+        self.sold_to.iter().map(|(order, quantity)| (order, *quantity)).filter(|(_, quantity)| *quantity > 0)
+    }
+
+    /// The orders that gave their units back and are still remembered.
+    pub fn returned(&self) -> impl Iterator<Item = &OrderId> {
+        self.sold_to.iter().filter(|(_, quantity)| **quantity == 0).map(|(order, _)| order)
+    }
+
+    fn is_sold_to(&self, order: &OrderId) -> bool {
+        self.sold_to.get(order).is_some_and(|quantity| *quantity > 0)
     }
 
     /// Whether every unit is free, held or sold, and every sold unit belongs to an order.
@@ -199,18 +213,18 @@ pub fn movements(old: Option<&Bucket>, new: &Bucket) -> Vec<Movement> {
     }
     for (order, quantity) in &old.holders {
         if !new.holders.contains_key(order) {
-            let sold = new.sold_to.contains_key(order);
+            let sold = new.is_sold_to(order);
             all.push(moved(order, *quantity, if sold { MovementKind::Confirm } else { MovementKind::RollBack }));
         }
     }
-    for (order, quantity) in &new.sold_to {
-        if !old.sold_to.contains_key(order) && !old.holders.contains_key(order) {
-            all.push(moved(order, *quantity, MovementKind::Revive));
+    for (order, quantity) in new.sold() {
+        if !old.is_sold_to(order) && !old.holders.contains_key(order) {
+            all.push(moved(order, quantity, MovementKind::Revive));
         }
     }
-    for (order, quantity) in &old.sold_to {
-        if !new.sold_to.contains_key(order) {
-            all.push(moved(order, *quantity, MovementKind::Refund));
+    for (order, quantity) in old.sold() {
+        if !new.is_sold_to(order) {
+            all.push(moved(order, quantity, MovementKind::Refund));
         }
     }
     all
@@ -292,7 +306,10 @@ mod tests {
         assert_eq!(kinds(&held, &empty), [(MovementKind::RollBack, 2, 8, 10)]);
         assert_eq!(kinds(&empty, &sold), [(MovementKind::Revive, 2, 10, 8)]);
         assert_eq!(kinds(&sold, &empty), [(MovementKind::Refund, 2, 8, 10)]);
+        let returned = Bucket { sold_to: [(order(1), 0)].into(), ..Bucket::new(10) };
+        assert_eq!(kinds(&sold, &returned), [(MovementKind::Refund, 2, 8, 10)]);
+        assert_eq!(kinds(&returned, &empty), []);
         assert_eq!(movements(None, &empty), []);
-        assert!(empty.adds_up() && held.adds_up() && sold.adds_up());
+        assert!(empty.adds_up() && held.adds_up() && sold.adds_up() && returned.adds_up());
     }
 }

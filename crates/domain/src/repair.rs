@@ -30,6 +30,8 @@ pub enum HolderVerdict {
     Close,
     /// The order has ended, and a crash interrupted the steps that follow. Repeat them; the last one frees the units.
     FinishClose,
+    /// The order is refunded, and its units were not given back yet. Give them back.
+    GiveBack,
     /// The order is paid, and a crash interrupted the steps that follow. Count the units as sold.
     Confirm,
     /// The purchase lost its claim before it became an order. Record the order as FAILED and free the units.
@@ -71,7 +73,8 @@ fn sends_due(age: SignedDuration) -> i64 {
 /// | in another bucket | any | [`Release`](HolderVerdict::Release) |
 /// | pending, before its deadline | any | [`Leave`](HolderVerdict::Leave) |
 /// | pending, [`DEADLINE_MARGIN`] past its deadline | any | [`Close`](HolderVerdict::Close) |
-/// | closed, failed or refunded | any | [`FinishClose`](HolderVerdict::FinishClose) |
+/// | closed or failed | any | [`FinishClose`](HolderVerdict::FinishClose) |
+/// | refunded | any | [`GiveBack`](HolderVerdict::GiveBack) |
 /// | paid or refunding | any | [`Confirm`](HolderVerdict::Confirm) |
 /// | none | HELD by this order | [`SendAgain`](HolderVerdict::SendAgain) |
 /// | none | ORDERED or REVIVED by this order, in this bucket | [`SendAgain`](HolderVerdict::SendAgain) |
@@ -97,8 +100,8 @@ pub fn holder_verdict(
         (Some(order), _) => match order.status {
             Status::PendingPayment if now.duration_since(order.pay_by) >= DEADLINE_MARGIN => HolderVerdict::Close,
             Status::PendingPayment => HolderVerdict::Leave,
-            // A refunded order has given its units back. A holder that is still here was written by a delayed request.
-            Status::Closed | Status::Failed | Status::Refunded => HolderVerdict::FinishClose,
+            Status::Closed | Status::Failed => HolderVerdict::FinishClose,
+            Status::Refunded => HolderVerdict::GiveBack,
             Status::Paid | Status::Refunding => HolderVerdict::Confirm,
         },
         (None, Some(claim)) if claim.order == *id => match claim.state {
@@ -153,7 +156,7 @@ pub(crate) mod tests {
             (Some(&order(Status::Failed)), None, 60, HolderVerdict::FinishClose),
             (Some(&order(Status::Paid)), None, 60, HolderVerdict::Confirm),
             (Some(&order(Status::Refunding)), None, 60, HolderVerdict::Confirm),
-            (Some(&order(Status::Refunded)), None, 60, HolderVerdict::FinishClose),
+            (Some(&order(Status::Refunded)), None, 60, HolderVerdict::GiveBack),
             (Some(&Order { bucket: 6, ..pending.clone() }), None, 60, HolderVerdict::Release),
             (None, Some(&claim(id(1), 5, ClaimState::Held)), 60, HolderVerdict::SendAgain),
             (None, Some(&claim(id(1), 6, ClaimState::Held)), 60, HolderVerdict::SendAgain),

@@ -9,7 +9,7 @@
 use domain::Timestamp;
 use domain::order::Order;
 use domain::payment::{PayEntry, RefundEntry};
-use store::{OrderChange, Store, StoreError};
+use store::{Moved, OrderChange, Store, StoreError};
 
 /// An order is closed or failed: its buyer may buy again, and its units are on sale again.
 pub async fn closed(store: &Store, order: &Order) -> Result<(), StoreError> {
@@ -38,10 +38,28 @@ pub async fn refunded(store: &Store, entry: &RefundEntry, now: Timestamp) -> Res
     };
     let offer = order.offer();
     store.drop_refunded_claim(&offer, &order.id).await?;
-    // The steps of the payment may be incomplete: they are done first. A delayed confirm then finds nothing to
-    // do. Reconcile could not find it later, because the holder that leads to it is gone by then.
-    paid(store, &order, now).await?;
-    store.take_back(&offer, order.bucket, &order.id, order.quantity).await?;
+    if let Some(with) = &order.paid {
+        let at = order.paid_at.unwrap_or(now);
+        store.log_payment(&PayEntry::new(&order, with, at), false).await?;
+    }
+    give_back(store, &order).await
+}
+
+/// The units of a refunded order are on sale again.
+///
+/// They may still be held, because the steps of the payment were interrupted or are in progress. They are not counted as
+/// sold first: a run that stopped in between would leave them sold to this order, and nothing would lead to them. The
+/// bucket remembers the order, so that a delayed hold is refused, and a run that believes the order to be paid finds
+/// nothing to sell.
+pub async fn give_back(store: &Store, order: &Order) -> Result<(), StoreError> {
+    let (offer, bucket, id, quantity) = (order.offer(), order.bucket, &order.id, order.quantity);
+    if store.take_back(&offer, bucket, id, quantity).await? == Moved::Now
+        || store.release_refunded(&offer, bucket, id, quantity).await? == Moved::Now
+    {
+        return Ok(());
+    }
+    // They were given back before, or another run counted them as sold between the two.
+    store.take_back(&offer, bucket, id, quantity).await?;
     Ok(())
 }
 

@@ -88,7 +88,8 @@ impl Store {
         moved(update("confirm stock", request).await?)
     }
 
-    /// Puts an order's sold units back on sale.
+    /// Puts an order's sold units back on sale. The order stays in `soldTo` with no units, so that a delayed hold of it
+    /// is refused: a run that still believes the order to be paid could otherwise sell that hold's units to it.
     pub async fn take_back(
         &self,
         offer: &Offer,
@@ -98,10 +99,37 @@ impl Store {
     ) -> Result<Moved, StoreError> {
         let request = self
             .bucket(offer, bucket, order, quantity)
-            .update_expression("REMOVE soldTo.#order SET sold = sold - :quantity, #free = #free + :quantity")
+            .update_expression("SET soldTo.#order = :zero, sold = sold - :quantity, #free = #free + :quantity")
             .condition_expression("soldTo.#order = :quantity")
+            .expression_attribute_values(":zero", n(0))
             .expression_attribute_names("#free", "free");
         moved(update("take back stock", request).await?)
+    }
+
+    /// Puts the held units of a refunded order back on sale. The order is remembered, as by [`Store::take_back`].
+    pub async fn release_refunded(
+        &self,
+        offer: &Offer,
+        bucket: BucketNo,
+        order: &OrderId,
+        quantity: u32,
+    ) -> Result<Moved, StoreError> {
+        let request = self
+            .bucket(offer, bucket, order, quantity)
+            .update_expression("REMOVE holders.#order SET soldTo.#order = :zero, #free = #free + :quantity")
+            .condition_expression("holders.#order = :quantity")
+            .expression_attribute_values(":zero", n(0))
+            .expression_attribute_names("#free", "free");
+        moved(update("release refunded stock", request).await?)
+    }
+
+    /// Forgets that an order gave its units back: no request of it can be in flight any longer.
+    pub async fn forget_returned(&self, offer: &Offer, bucket: BucketNo, order: &OrderId) -> Result<Moved, StoreError> {
+        let request = self
+            .bucket(offer, bucket, order, 0)
+            .update_expression("REMOVE soldTo.#order")
+            .condition_expression("soldTo.#order = :quantity");
+        moved(update("forget returned stock", request).await?)
     }
 
     /// Puts an order's held units back on sale.

@@ -116,7 +116,7 @@ impl World {
             if !bucket.adds_up() || !bucket.holders.is_empty() {
                 records.unsettled_buckets.push(format!("{bucket:?}"));
             }
-            records.sold.extend(bucket.sold_to);
+            records.sold.extend(bucket.sold().map(|(order, quantity)| (order.clone(), quantity)));
         }
         records
     }

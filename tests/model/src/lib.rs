@@ -53,10 +53,13 @@ pub enum Bug {
     AnyRequestWithdraws,
     WithdrawsWithoutCheckingPrevious,
     ReviveBesideAClaim,
+    TakeBackWhatIsNotSold,
+    ReturnedIsForgotten,
+    RefundedIsReleased,
 }
 
 impl Bug {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::HoldWithoutUnits,
         Self::HoldTwice,
         Self::HoldWhatIsSold,
@@ -79,6 +82,9 @@ impl Bug {
         Self::AnyRequestWithdraws,
         Self::WithdrawsWithoutCheckingPrevious,
         Self::ReviveBesideAClaim,
+        Self::TakeBackWhatIsNotSold,
+        Self::ReturnedIsForgotten,
+        Self::RefundedIsReleased,
     ];
 }
 
@@ -99,5 +105,7 @@ pub struct Size {
     pub with_keys: bool,
     /// Whether some orders are paid, in time or late.
     pub with_payments: bool,
+    /// Whether some paid orders are refunded.
+    pub with_refunds: bool,
     pub bug: Option<Bug>,
 }

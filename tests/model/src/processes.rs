@@ -107,6 +107,32 @@ pub enum Process {
         order: OrderNo,
         bucket: BucketNo,
     },
+    // Steps of a refund.
+    StartRefund {
+        order: OrderNo,
+    },
+    FinishRefund {
+        order: OrderNo,
+    },
+    DropRefunded {
+        order: OrderNo,
+        bucket: BucketNo,
+    },
+    /// `again`: its last step. `closes`: the entry of the refund log is closed at the end.
+    TakeBack {
+        order: OrderNo,
+        bucket: BucketNo,
+        again: bool,
+        closes: bool,
+    },
+    ReleaseRefunded {
+        order: OrderNo,
+        bucket: BucketNo,
+        closes: bool,
+    },
+    CloseRefund {
+        order: OrderNo,
+    },
     // Steps of reconcile, for one holder.
     Inspect {
         order: OrderNo,
@@ -134,8 +160,9 @@ pub enum Key {
 }
 
 use Process::{
-    AcceptUnsent, Adopt, CheckPrevious, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Inspect, InspectClaim,
-    Mark, Move, Pay, Place, PressAgain, Release, Revive, Send, SendAgain, Take, Withdraw,
+    AcceptUnsent, Adopt, CheckPrevious, Claim as ToClaim, Close, CloseRefund, Confirm, Drop, DropRefunded, Fail,
+    FinishRefund, Hold, Inspect, InspectClaim, Mark, Move, Pay, Place, PressAgain, Release, ReleaseRefunded, Revive,
+    Send, SendAgain, StartRefund, Take, TakeBack, Withdraw,
 };
 
 impl Process {
@@ -182,6 +209,16 @@ impl Process {
             Pay { order } => Pay { order: id(order) },
             Revive { order, bucket } => Revive { order: id(order), bucket: no(bucket) },
             Confirm { order, bucket } => Confirm { order: id(order), bucket: no(bucket) },
+            StartRefund { order } => StartRefund { order: id(order) },
+            FinishRefund { order } => FinishRefund { order: id(order) },
+            DropRefunded { order, bucket } => DropRefunded { order: id(order), bucket: no(bucket) },
+            TakeBack { order, bucket, again, closes } => {
+                TakeBack { order: id(order), bucket: no(bucket), again, closes }
+            }
+            ReleaseRefunded { order, bucket, closes } => {
+                ReleaseRefunded { order: id(order), bucket: no(bucket), closes }
+            }
+            CloseRefund { order } => CloseRefund { order: id(order) },
             Inspect { order, bucket } => Inspect { order: id(order), bucket: no(bucket) },
             InspectClaim { order, bucket } => InspectClaim { order: id(order), bucket: no(bucket) },
             SendAgain { order, bucket } => SendAgain { order: id(order), bucket: no(bucket) },

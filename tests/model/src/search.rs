@@ -213,6 +213,9 @@ impl State {
             if size.with_payments && matches!(status, Some(Status::PendingPayment | Status::Closed)) {
                 start(self.tables, Process::Pay { order });
             }
+            if size.with_refunds && status == Some(Status::Paid) {
+                start(self.tables, Process::StartRefund { order });
+            }
             if status == Some(Status::PendingPayment) {
                 start(self.tables, Process::Close { order });
             }
@@ -253,7 +256,7 @@ impl State {
         let mut state = self.in_order();
         let tables = &state.tables;
         let mut used = tables.accepted | tables.numbers;
-        tables.buckets.iter().for_each(|bucket| used |= bucket.holders | bucket.sold_to);
+        tables.buckets.iter().for_each(|bucket| used |= bucket.holders | bucket.sold_to | bucket.returned);
         tables.messages.iter().for_each(|messages| used |= *messages);
         let claimed = tables.claims.iter().flatten().map(|claim| claim.order);
         let answered = tables.keys.iter().flatten().copied();
@@ -265,7 +268,8 @@ impl State {
     }
 }
 
-/// The processes that can start by themselves: one for each message, and one of reconcile for each holder.
+/// The processes that can start by themselves: one for each message, and one of reconcile for each holder and each
+/// open refund.
 fn startable(tables: &Tables) -> Vec<Process> {
     let mut waiting = Vec::new();
     for bucket in 0..BUCKETS {
@@ -274,6 +278,7 @@ fn startable(tables: &Tables) -> Vec<Process> {
         let holders = Tables::ids(tables.buckets[bucket].holders);
         waiting.extend(holders.map(|order| Process::Inspect { order, bucket: no }));
     }
+    waiting.extend(Tables::ids(tables.refunds).map(|order| Process::FinishRefund { order }));
     waiting
 }
 

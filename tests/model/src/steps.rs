@@ -7,11 +7,12 @@ use domain::repair::HolderVerdict;
 use super::Bug;
 use super::decisions::{Standing, by_claim, by_order, is_taken, standing};
 use super::processes::Process::{
-    AcceptUnsent, Adopt, CheckPrevious, Claim as ToClaim, Close, Confirm, Drop, Fail, Hold, Inspect, InspectClaim,
-    Mark, Move, Pay, Place, PressAgain, Release, Revive, Send, SendAgain, Take, Withdraw,
+    AcceptUnsent, Adopt, CheckPrevious, Claim as ToClaim, Close, CloseRefund, Confirm, Drop, DropRefunded, Fail,
+    FinishRefund, Hold, Inspect, InspectClaim, Mark, Move, Pay, Place, PressAgain, Release, ReleaseRefunded, Revive,
+    Send, SendAgain, StartRefund, Take, TakeBack, Withdraw,
 };
 use super::processes::{Key, Process};
-use super::tables::{BUCKETS, BucketNo, Claim, Order, OrderNo, Tables, Written, buyer};
+use super::tables::{BUCKETS, BucketNo, Claim, Order, OrderNo, Tables, Written, bit, buyer};
 
 /// How many buckets a press tries.
 const MAX_TRIED: u8 = 2;
@@ -130,6 +131,37 @@ impl Process {
             }
             Confirm { order, bucket } => {
                 tables.confirm(order, bucket, bug);
+                vec![END]
+            }
+            StartRefund { order } => match tables.apply_event(order, Event::StartRefund, bug) {
+                Some(Step::Become(_)) => {
+                    tables.refunds |= bit(order);
+                    vec![Some(FinishRefund { order })]
+                }
+                _ => vec![END],
+            },
+            FinishRefund { order } => {
+                match (tables.apply_event(order, Event::FinishRefund, bug), tables.order(order)) {
+                    (Some(Step::Become(_) | Step::Already), Some(row)) => {
+                        vec![Some(DropRefunded { order, bucket: row.bucket })]
+                    }
+                    _ => vec![END],
+                }
+            }
+            DropRefunded { order, bucket } => {
+                tables.drop_refunded_claim(order);
+                vec![Some(TakeBack { order, bucket, again: false, closes: true })]
+            }
+            TakeBack { order, bucket, again, closes } => match tables.take_back(order, bucket, bug) {
+                Written::Refused if !again => vec![Some(ReleaseRefunded { order, bucket, closes })],
+                _ => given_back(order, closes),
+            },
+            ReleaseRefunded { order, bucket, closes } => match tables.release_refunded(order, bucket) {
+                Written::Refused => vec![Some(TakeBack { order, bucket, again: true, closes })],
+                Written::Done => given_back(order, closes),
+            },
+            CloseRefund { order } => {
+                tables.refunds &= !bit(order);
                 vec![END]
             }
             Inspect { order, bucket } => vec![match tables.order(order) {
@@ -262,8 +294,16 @@ fn act(verdict: HolderVerdict, order: OrderNo, bucket: BucketNo, bug: Option<Bug
         HolderVerdict::SendAgain => Some(SendAgain { order, bucket }),
         HolderVerdict::Close => Some(Close { order }),
         HolderVerdict::FinishClose => finish(order, bucket, false, bug).pop().flatten(),
+        HolderVerdict::GiveBack if bug == Some(Bug::RefundedIsReleased) => {
+            Some(Release { order, bucket, message: false })
+        }
+        HolderVerdict::GiveBack => Some(TakeBack { order, bucket, again: false, closes: false }),
         HolderVerdict::Confirm => Some(Confirm { order, bucket }),
         HolderVerdict::Fail => Some(Fail { order, bucket, message: false }),
         HolderVerdict::Release => Some(Release { order, bucket, message: false }),
     }
+}
+
+fn given_back(order: OrderNo, closes: bool) -> Nexts {
+    vec![closes.then_some(CloseRefund { order })]
 }

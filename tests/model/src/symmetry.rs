@@ -42,10 +42,16 @@ impl Tables {
     pub fn renamed(&self, buyers: &[u8; BUYERS], swap: bool) -> Self {
         let ids = |of: OrderSet| Self::ids(of).fold(0, |ids, order| ids | bit(rename_order(order, buyers)));
         let place = |bucket: usize| if swap { BUCKETS - 1 - bucket } else { bucket };
-        let mut new =
-            Self { numbers: ids(self.numbers), taken: ids(self.taken), accepted: ids(self.accepted), ..*self };
+        let mut new = Self {
+            numbers: ids(self.numbers),
+            taken: ids(self.taken),
+            accepted: ids(self.accepted),
+            refunds: ids(self.refunds),
+            ..*self
+        };
         for (bucket, at) in self.buckets.iter().enumerate() {
-            new.buckets[place(bucket)] = Bucket { holders: ids(at.holders), sold_to: ids(at.sold_to), ..*at };
+            new.buckets[place(bucket)] =
+                Bucket { holders: ids(at.holders), sold_to: ids(at.sold_to), returned: ids(at.returned), ..*at };
             new.messages[place(bucket)] = ids(self.messages[bucket]);
         }
         for row in 0..BUYERS {

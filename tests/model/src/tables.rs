@@ -39,6 +39,8 @@ pub struct Bucket {
     pub sold: i8,
     pub holders: OrderSet,
     pub sold_to: OrderSet,
+    /// Refunded orders, which are remembered with no units.
+    pub returned: OrderSet,
 }
 
 impl Bucket {
@@ -110,12 +112,14 @@ pub struct Tables {
     pub taken: OrderSet,
     /// Orders that were answered as accepted.
     pub accepted: OrderSet,
+    /// Orders with an open entry in the refund log.
+    pub refunds: OrderSet,
 }
 
 impl Tables {
     pub fn new(caps: [i8; BUCKETS]) -> Self {
         Self {
-            buckets: caps.map(|cap| Bucket { cap, free: cap, sold: 0, holders: 0, sold_to: 0 }),
+            buckets: caps.map(|cap| Bucket { cap, free: cap, sold: 0, holders: 0, sold_to: 0, returned: 0 }),
             claims: [None; BUYERS],
             keys: [None; BUYERS],
             numbers: 0,
@@ -123,6 +127,7 @@ impl Tables {
             messages: [0; BUCKETS],
             taken: 0,
             accepted: 0,
+            refunds: 0,
         }
     }
 
@@ -222,6 +227,13 @@ impl Tables {
         Written::of(done)
     }
 
+    /// Also drops a claim that was made again by a revival.
+    pub fn drop_refunded_claim(&mut self, order: OrderNo) {
+        if self.claim_of(order).is_some() {
+            self.claims[buyer(order)] = None;
+        }
+    }
+
     pub fn drop_claim(&mut self, order: OrderNo, bug: Option<Bug>) {
         let dropped = match bug {
             Some(Bug::DropAnotherOrdersClaim) => self.claims[buyer(order)],
@@ -234,18 +246,19 @@ impl Tables {
 
     // ── Buckets ──
 
-    /// Done also if the order already holds the unit, or if the unit is already sold to it.
+    /// Done also if the order already holds the unit, or if the unit is or was sold to it.
     pub fn hold(&mut self, order: OrderNo, bucket: BucketNo, bug: Option<Bug>) -> Written {
         let at = &mut self.buckets[usize::from(bucket)];
         let has_units = at.free >= 1 || bug == Some(Bug::HoldWithoutUnits);
         let is_new = !at.holds(order) || bug == Some(Bug::HoldTwice);
-        let is_unsold = !at.sold_to(order) || bug == Some(Bug::HoldWhatIsSold);
+        let is_returned = at.returned & bit(order) != 0;
+        let is_unsold = !at.sold_to(order) && !is_returned || bug == Some(Bug::HoldWhatIsSold);
         if has_units && is_new && is_unsold {
             at.holders |= bit(order);
             at.free -= 1;
             return Written::Done;
         }
-        Written::of(at.holds(order) || at.sold_to(order))
+        Written::of(at.holds(order) || at.sold_to(order) || is_returned)
     }
 
     pub fn confirm(&mut self, order: OrderNo, bucket: BucketNo, bug: Option<Bug>) {
@@ -263,6 +276,31 @@ impl Tables {
             at.holders &= !bit(order);
             at.free += 1;
         }
+    }
+
+    pub fn take_back(&mut self, order: OrderNo, bucket: BucketNo, bug: Option<Bug>) -> Written {
+        let at = &mut self.buckets[usize::from(bucket)];
+        let done = at.sold_to(order) || bug == Some(Bug::TakeBackWhatIsNotSold);
+        if done {
+            at.sold_to &= !bit(order);
+            at.sold -= 1;
+            at.free += 1;
+            if bug != Some(Bug::ReturnedIsForgotten) {
+                at.returned |= bit(order);
+            }
+        }
+        Written::of(done)
+    }
+
+    pub fn release_refunded(&mut self, order: OrderNo, bucket: BucketNo) -> Written {
+        let at = &mut self.buckets[usize::from(bucket)];
+        let done = at.holds(order);
+        if done {
+            at.holders &= !bit(order);
+            at.free += 1;
+            at.returned |= bit(order);
+        }
+        Written::of(done)
     }
 
     // ── Orders ──

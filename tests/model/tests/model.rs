@@ -14,6 +14,7 @@ const THREE_BUYERS: Size = Size {
     presses_again: false,
     with_keys: false,
     with_payments: false,
+    with_refunds: false,
     bug: None,
 };
 /// Two buyers who press repeatedly, without and with keys.
@@ -26,6 +27,8 @@ const ONE_BUYER: Size =
     Size { orders: [1, 0, 0], delayed: 1, presses_again: true, with_keys: true, with_payments: true, ..THREE_BUYERS };
 /// The same with both units in one bucket.
 const ONE_BUCKET: Size = Size { caps: [2, 0], ..ONE_BUYER };
+/// One order that is paid and refunded, with delayed writes.
+const REFUNDED: Size = Size { presses_again: false, with_keys: false, with_refunds: true, caps: [1, 0], ..ONE_BUYER };
 /// One buyer who buys again after the first order has ended, alone and with a second buyer.
 const BUYS_TWICE: Size = Size { orders: [2, 0, 0], with_keys: true, with_payments: true, ..THREE_BUYERS };
 const BUYS_TWICE_WITH_A_RIVAL: Size = Size { orders: [2, 1, 0], ..TWO_BUYERS };
@@ -33,7 +36,8 @@ const BUYS_TWICE_WITH_A_RIVAL: Size = Size { orders: [2, 1, 0], ..TWO_BUYERS };
 #[test]
 fn the_protocol_is_correct_in_every_state() {
     let mut all = 0;
-    for size in [THREE_BUYERS, TWO_BUYERS, TWO_BUYERS_WITH_KEYS, ONE_UNIT, ONE_BUYER, ONE_BUCKET, BUYS_TWICE] {
+    for size in [THREE_BUYERS, TWO_BUYERS, TWO_BUYERS_WITH_KEYS, ONE_UNIT, ONE_BUYER, ONE_BUCKET, BUYS_TWICE, REFUNDED]
+    {
         let began = Instant::now();
         let found = search(size);
         let seconds = began.elapsed().as_secs_f64();
@@ -67,6 +71,7 @@ fn every_bug_in_the_model_is_found() {
             | Bug::ReleasedWhileAMessageIsInFlight
             | Bug::AcceptedBeforeItIsTaken
             | Bug::AnyRequestWithdraws => TWO_BUYERS_WITH_KEYS,
+            Bug::TakeBackWhatIsNotSold | Bug::ReturnedIsForgotten | Bug::RefundedIsReleased => REFUNDED,
             Bug::WithdrawsWithoutCheckingPrevious => ONE_UNIT,
             Bug::ClaimOverAClaim | Bug::DropAnotherOrdersClaim | Bug::ReviveBesideAClaim => BUYS_TWICE,
             Bug::WithdrawAClaimOfAnOrder | Bug::OrderWithoutAClaim => BUYS_TWICE_WITH_A_RIVAL,

@@ -8,6 +8,7 @@ use domain::message::{OrderMessage, VERSION};
 use domain::order::{Order, Reason};
 use domain::repair::{HolderVerdict, holder_verdict, is_due, is_send_due};
 use futures::stream::{self, StreamExt};
+use jiff::SignedDuration;
 use store::StoreError;
 
 use super::Report;
@@ -20,6 +21,9 @@ use crate::{Context, FlowError, finish};
 const CONCURRENCY: usize = 8;
 /// Holders between two looks at the lease. Their orders are read together.
 const BETWEEN_LEASES: usize = 1_600;
+
+/// A refunded order is remembered in its bucket for this long. Longer than any request is in flight.
+const RETURNED_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// A holder that is old enough to be examined.
 struct Holder {
@@ -48,6 +52,23 @@ pub(super) async fn repair(
             return Ok(());
         }
         repair_some(run, offer, holders, report).await?;
+    }
+    forget_returned(run, offer, read).await
+}
+
+/// Forgets the orders that gave their units back, once no delayed hold of them can arrive.
+async fn forget_returned(run: &Run<'_>, offer: &Offer, read: &[(BucketNo, Bucket)]) -> Result<(), StoreError> {
+    let Context { store, now, .. } = run.context;
+    let returned: Vec<(BucketNo, &OrderId)> =
+        read.iter().flat_map(|(number, bucket)| bucket.returned().map(move |order| (*number, order))).collect();
+    if returned.is_empty() {
+        return Ok(());
+    }
+    let found = store.readable_orders(returned.iter().map(|(_, order)| *order).collect::<BTreeSet<_>>()).await?;
+    let is_past = |order: &Order| order.refunded_at.is_some_and(|at| now.duration_since(at) >= RETURNED_FOR);
+    let past: BTreeSet<&OrderId> = found.read.iter().filter(|order| is_past(order)).map(|order| &order.id).collect();
+    for (bucket, order) in returned.into_iter().filter(|(_, order)| past.contains(order)) {
+        store.forget_returned(offer, bucket, order).await?;
     }
     Ok(())
 }
@@ -132,6 +153,11 @@ async fn repair_holder(
         HolderVerdict::FinishClose => {
             if let Some(order) = order {
                 finish::closed(store, order).await?;
+            }
+        }
+        HolderVerdict::GiveBack => {
+            if let Some(order) = order {
+                finish::give_back(store, order).await?;
             }
         }
         HolderVerdict::Confirm => {

@@ -52,7 +52,7 @@ pub struct Report {
     pub waiting: u32,
     /// Orders closed although their schedule was lost.
     pub closed: u32,
-    /// Closed or failed orders whose remaining steps were done.
+    /// Closed, failed or refunded orders whose remaining steps were done.
     pub finished: u32,
     /// Paid orders whose units are counted as sold now.
     pub confirmed: u32,
@@ -119,7 +119,7 @@ impl Report {
             HolderVerdict::Leave => {}
             HolderVerdict::SendAgain => self.sent_again += 1,
             HolderVerdict::Close => self.closed += 1,
-            HolderVerdict::FinishClose => self.finished += 1,
+            HolderVerdict::FinishClose | HolderVerdict::GiveBack => self.finished += 1,
             HolderVerdict::Confirm => self.confirmed += 1,
             HolderVerdict::Fail => self.failed += 1,
             HolderVerdict::Release => self.released += 1,

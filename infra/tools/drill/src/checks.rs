@@ -63,7 +63,7 @@ fn sold_is_paid(snapshot: &Snapshot) -> Check {
     let sold: BTreeMap<&str, (u32, u32)> = snapshot
         .buckets
         .iter()
-        .flat_map(|(number, bucket)| bucket.sold_to.iter().map(|(order, units)| (order.as_str(), (*number, *units))))
+        .flat_map(|(number, bucket)| bucket.sold().map(|(order, units)| (order.as_str(), (*number, units))))
         .collect();
     let paid: BTreeMap<&str, (u32, u32)> =
         with_status(snapshot, Status::Paid).map(|order| (order.id.as_str(), (order.bucket, order.quantity))).collect();
