@@ -268,6 +268,43 @@ async fn a_console_refund_after_the_notice_refunds_the_order_or_is_recorded() {
     }
 }
 
+/// Stripe says so in an event without metadata.
+#[tokio::test]
+async fn a_console_refund_that_fails_later_is_corrected_and_a_matter() {
+    let world = World::new().await;
+    let offer = world.long_sale(5).await;
+    let (order, started) = paid_order(&world, &offer, Method::Stripe).await;
+    does(&world, &started, Action::RefundPartInConsole).await;
+    world.deliver_notices().await;
+    let recorded = async || world.order(&order).await.unwrap().paid.unwrap().refunded;
+    assert_eq!(recorded().await, 34_950);
+    world.pass(86_400);
+    does(&world, &started, Action::FailRefund).await;
+    world.deliver_notices().await;
+    assert_eq!((status(&world, &order).await, recorded().await), (Status::Paid, 0));
+    assert_eq!(matters(&world).await, [MatterKind::ForeignRefund, MatterKind::LateRefundFailure]);
+    // The order's own refund sends all of it back.
+    refund(world.context(), &order, Asker::Operator).await.unwrap();
+    hours(&world).await;
+    assert_eq!((status(&world, &order).await, kept(&world, &started).await), (Status::Refunded, 0));
+}
+
+#[tokio::test]
+async fn a_full_console_refund_that_fails_later_is_sent_again() {
+    let world = World::new().await;
+    let offer = world.long_sale(5).await;
+    let (order, started) = paid_order(&world, &offer, Method::Stripe).await;
+    does(&world, &started, Action::RefundInConsole).await;
+    world.deliver_notices().await;
+    assert_eq!(status(&world, &order).await, Status::Refunded);
+    does(&world, &started, Action::FailRefund).await;
+    assert_eq!(kept(&world, &started).await, 69_900);
+    world.deliver_notices().await;
+    assert!(matters(&world).await.contains(&MatterKind::LateRefundFailure));
+    hours(&world).await;
+    assert_eq!((status(&world, &order).await, kept(&world, &started).await), (Status::Refunded, 0));
+}
+
 #[tokio::test]
 async fn the_notice_of_a_console_refund_that_overtakes_the_payments_notice_settles_the_payment() {
     for method in [Method::Stripe, Method::Alipay] {

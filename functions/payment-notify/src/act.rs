@@ -8,6 +8,7 @@
 //! | closed unpaid | the payment is removed from the order, which goes on waiting |
 //! | a refund of this system succeeded or failed | that refund is resumed, or opened again |
 //! | a refund that somebody made in the provider's console | all of it: the order is refunded; a part: recorded |
+//! | such a refund failed afterwards | what is recorded is corrected, or the refund opened again; a matter |
 //! | a dispute | a matter for an operator |
 
 use domain::Timestamp;
@@ -15,7 +16,7 @@ use domain::ids::PaymentNumber;
 use domain::order::{Order, Reason};
 use domain::payment::{Arrived, Matter, MatterKind, Method};
 use flows::pay::close::{Cause, CloseOutcome, close};
-use flows::pay::foreign_refund::{Foreign, foreign_refund};
+use flows::pay::foreign_refund::{Foreign, foreign_refund, foreign_refund_failed};
 use flows::pay::payment_closed::{PaymentClosed, payment_closed};
 use flows::pay::refund::{self, FailedRefund, Progress};
 use flows::pay::settle::{Settled, settle_notice};
@@ -215,22 +216,23 @@ impl<'a> Work<'a> {
             transaction => self.app.store.refund_entry(order_id, method, transaction).await?,
         };
         let Some(entry) = entry else {
-            // A failed refund moved no money, and is logged already.
-            if notice.outcome != Outcome::RefundFailed {
-                self.foreign_refund(notice, transaction).await?;
+            match notice.outcome {
+                // Without a transaction nothing can be asked, and it is logged already.
+                Outcome::RefundFailed if transaction.is_empty() => {}
+                Outcome::RefundFailed => {
+                    let failed = foreign_refund_failed(self.context(), self.number, method, transaction).await?;
+                    self.late_failure(transaction, failed);
+                }
+                _ => self.foreign_refund(notice, transaction).await?,
             }
             return Ok(NoticeAnswer::Success);
         };
         if notice.outcome == Outcome::RefundFailed {
-            match refund::refund_failed(self.context(), &entry).await? {
-                FailedRefund::Reopened => {
-                    tracing::error!(%order_id, %method, transaction, trace, "a refund failed after it was done");
-                    self.metrics.count_of(Metric::MoneyMatters, MatterKind::LateRefundFailure.as_str());
-                    return Ok(NoticeAnswer::Success);
-                }
-                // Reconcile asks again, under a new number.
-                FailedRefund::Recorded => return Ok(NoticeAnswer::Success),
-                FailedRefund::Nothing => {}
+            let failed = refund::refund_failed(self.context(), &entry).await?;
+            self.late_failure(transaction, failed);
+            // Reconcile asks again, under a new number.
+            if failed != FailedRefund::Nothing {
+                return Ok(NoticeAnswer::Success);
             }
         }
         let progress = refund::resume(self.context(), &entry).await?;
@@ -239,6 +241,15 @@ impl<'a> Work<'a> {
             self.metrics.count(Metric::Refunds);
         }
         Ok(NoticeAnswer::Success)
+    }
+
+    /// Counts a refund that failed after it was done. Its matter is open already.
+    fn late_failure(&mut self, transaction: &str, failed: FailedRefund) {
+        if matches!(failed, FailedRefund::Reopened | FailedRefund::Corrected) {
+            let (order_id, method, trace) = (self.number.order(), self.method, self.trace);
+            tracing::error!(%order_id, %method, transaction, ?failed, trace, "a refund failed after it was done");
+            self.metrics.count_of(Metric::MoneyMatters, MatterKind::LateRefundFailure.as_str());
+        }
     }
 
     /// Money went back that this system did not send: somebody refunded in the provider's console.

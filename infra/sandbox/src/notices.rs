@@ -90,13 +90,14 @@ pub fn is_accepted(kind: ProviderKind, status: u16, body: &[u8]) -> bool {
     }
 }
 
-const HAPPENED: [(Happened, &str); 9] = [
+const HAPPENED: [(Happened, &str); 10] = [
     (Happened::Paid, "paid"),
     (Happened::Failed, "failed"),
     (Happened::Closed, "closed"),
     (Happened::Refunded, "refunded"),
     (Happened::PartlyRefunded, "partly-refunded"),
     (Happened::RefundFailed, "refund-failed"),
+    (Happened::ConsoleRefundFailed, "console-refund-failed"),
     (Happened::Confirmed, "confirmed"),
     (Happened::PaidAtLast, "paid-at-last"),
     (Happened::Disputed, "disputed"),

@@ -1,7 +1,7 @@
 //! Money back: once for each refund number, and never more than was paid.
 
 use payments::ProviderKind;
-use payments::sandbox::{Happened, Refund, RefundState, State};
+use payments::sandbox::{CONSOLE, Happened, Refund, RefundState, State};
 use rusqlite::Transaction;
 
 use super::answers::{Decision, No};
@@ -59,7 +59,7 @@ pub(super) fn refund(
 pub(super) fn refund_in_console(db: &Transaction<'_>, side: &Side, kept: &mut Kept, amount: i64, now: Now) -> Done<()> {
     let refund = Refund {
         transaction: kept.payment.transaction.clone(),
-        refund: format!("console-{}-{}", kept.row, kept.refunded),
+        refund: format!("{CONSOLE}-{}-{}", kept.row, kept.refunded),
         amount,
         notify_url: None,
         state: RefundState::Done,
@@ -105,9 +105,11 @@ pub(super) fn fail_last(db: &Transaction<'_>, side: &Side, kept: &mut Kept, now:
     rows::update_last_refund(db, kept, RefundState::Failed)?;
     set_refunded(kept, kept.refunded.saturating_sub(last.amount));
     rows::update(db, kept)?;
+    let is_console = last.refund.starts_with(CONSOLE);
+    let happened = if is_console { Happened::ConsoleRefundFailed } else { Happened::RefundFailed };
     let returned = Refund { amount: last.amount.saturating_neg(), state: RefundState::Failed, ..last };
     rows::book(db, kept, Some(&returned), now)?;
-    notices::tell(db, side, kept, Happened::RefundFailed, None, now)?;
+    notices::tell(db, side, kept, happened, None, now)?;
     Ok(true)
 }
 

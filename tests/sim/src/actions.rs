@@ -159,11 +159,7 @@ impl Sim {
             ProviderEvent::RefundedInConsole | ProviderEvent::PartlyRefundedInConsole => {
                 matches!(kind, ProviderKind::Alipay | ProviderKind::Stripe)
             }
-            // What a refund in the console left is what the order is worth here; that such a refund fails later is a
-            // matter for a person.
-            ProviderEvent::RefundFailed => {
-                kind == ProviderKind::Stripe && !self.refunded_in_console.contains(&payment.number)
-            }
+            ProviderEvent::RefundFailed => kind == ProviderKind::Stripe,
             _ => true,
         };
         if !is_told {
@@ -193,9 +189,6 @@ impl Sim {
             let number = payment.number.clone();
             self.mark(format!("payment {what:?}"));
             self.note(format!("{number} {what:?}"));
-            if matches!(what, ProviderEvent::RefundedInConsole | ProviderEvent::PartlyRefundedInConsole) {
-                self.refunded_in_console.insert(number);
-            }
         }
         check::check_refunds(&self.observer).await
     }

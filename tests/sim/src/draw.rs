@@ -236,7 +236,10 @@ impl Sim {
                 self.order_that(|order| order.payment.is_some() || order.status == Status::Paid)
             }
             ProviderEvent::RefundFailed => {
-                self.order_that(|order| matches!(order.status, Status::Refunding | Status::Refunded))
+                let elsewhere = |order: &Order| order.paid.as_ref().is_some_and(|with| with.refunded > 0);
+                self.order_that(|order| {
+                    matches!(order.status, Status::Refunding | Status::Refunded) || elsewhere(order)
+                })
             }
             _ => self.order_that(|order| order.payment.is_some()),
         };

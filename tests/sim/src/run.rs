@@ -64,8 +64,6 @@ pub struct Sim {
     /// How far the stream was read, and how far the batch in flight reaches.
     pub(crate) position: Option<SequenceNumber>,
     pub(crate) reading: Option<SequenceNumber>,
-    /// Payments that the merchant refunded in the provider's console.
-    pub(crate) refunded_in_console: BTreeSet<String>,
     /// For each batch of the stream: when it was handled, and the time of the oldest record that was unread until
     /// then.
     pub(crate) pages: Vec<(i64, i64)>,
@@ -184,7 +182,6 @@ impl Sim {
             actors: Vec::new(),
             position: None,
             reading: None,
-            refunded_in_console: BTreeSet::new(),
             pages: Vec::new(),
             orders: BTreeMap::new(),
             payments: BTreeMap::new(),

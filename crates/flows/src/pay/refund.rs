@@ -210,6 +210,8 @@ pub enum FailedRefund {
     Reopened,
     /// It was open, and will be asked for under a new number.
     Recorded,
+    /// It was made in the provider's console: what the order has recorded of it is corrected.
+    Corrected,
     /// It did not fail, or that is known.
     Nothing,
 }
@@ -225,19 +227,26 @@ pub async fn refund_failed(context: Context<'_>, entry: &RefundEntry) -> Result<
     let (kind, request) = request(entry)?;
     let asked = providers.query_refund(kind, &request, now).await;
     let answer = asked.map_err(|trouble| FlowError::Provider { method: entry.with.method, trouble })?;
-    let why = match answer {
-        Refunding::Refunded | Refunding::Processing => return Ok(FailedRefund::Nothing),
-        // The money went back elsewhere, and that failed.
-        Refunding::Missing if entry.done_at.is_none() => return Ok(FailedRefund::Nothing),
-        Refunding::Missing => match refunded_at_provider(context, entry).await? {
-            Some(refunded) if refunded < entry.with.amount => "a refund made elsewhere failed".to_owned(),
-            _ => return Ok(FailedRefund::Nothing),
-        },
-        Refunding::Failed(why) | Refunding::Stuck(why) => why,
+    let (why, elsewhere) = match answer {
+        Refunding::Processing => return Ok(FailedRefund::Nothing),
+        // Nothing went back elsewhere: this refund is asked for as always.
+        Refunding::Refunded | Refunding::Missing if entry.done_at.is_none() && entry.elsewhere == 0 => {
+            return Ok(FailedRefund::Nothing);
+        }
+        // What went back elsewhere may have failed. Then less than the payment is back.
+        Refunding::Refunded | Refunding::Missing => {
+            let is_all = entry.done_at.is_some() || answer == Refunding::Refunded;
+            let should_be_back = if is_all { entry.with.amount } else { entry.elsewhere };
+            match refunded_at_provider(context, entry).await? {
+                Some(refunded) if refunded < should_be_back => ("a refund made elsewhere failed".to_owned(), refunded),
+                _ => return Ok(FailedRefund::Nothing),
+            }
+        }
+        Refunding::Failed(why) | Refunding::Stuck(why) => (why, 0),
     };
     let trouble: String = format!("it failed after it was taken: {why}").chars().take(MAX_EXPLANATION).collect();
     let rounds = entry.rounds.saturating_add(1);
-    let next = RefundEntry { trouble: Some(trouble), rounds, elsewhere: 0, refused: false, ..entry.clone() };
+    let next = RefundEntry { trouble: Some(trouble), rounds, elsewhere, refused: false, ..entry.clone() };
     if entry.done_at.is_none() {
         store.record_refund_attempt(&next, now).await?;
         return Ok(FailedRefund::Recorded);

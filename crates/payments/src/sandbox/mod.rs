@@ -155,6 +155,9 @@ pub struct Refusal<'a> {
     pub message: &'a str,
 }
 
+/// What the number of a refund begins with that a person made in the provider's console.
+pub const CONSOLE: &str = "console";
+
 /// What a notice tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
@@ -170,6 +173,8 @@ pub enum Happened {
     PartlyRefunded,
     /// A refund that had been made failed. Only Stripe tells it.
     RefundFailed,
+    /// The same of a refund that a person made in the console.
+    ConsoleRefundFailed,
     /// The buyer confirmed a delayed method. Only Stripe tells it.
     Confirmed,
     /// The money of a delayed method arrived. Only Stripe tells it.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Asked, Happened, Keys, Payment, Refund, RefundState, Refusal, Reply, State};
+use super::{Asked, CONSOLE, Happened, Keys, Payment, Refund, RefundState, Refusal, Reply, State};
 use crate::http::{HttpAnswer, HttpCall, Method};
 use crate::payment::{Nonce, Way};
 use crate::shared::crypto::{Secret, hmac_sha256_hex, same};
@@ -99,7 +99,8 @@ impl Side {
             Happened::PartlyRefunded => ("charge.refunded", charge(payment, payment.refunded)),
             Happened::Confirmed => ("checkout.session.completed", session(payment)),
             Happened::PaidAtLast => ("checkout.session.async_payment_succeeded", session(payment)),
-            Happened::RefundFailed => ("refund.failed", failed_refund(payment, now)),
+            Happened::RefundFailed => ("refund.failed", failed_refund(payment, &payment.number, now)),
+            Happened::ConsoleRefundFailed => ("refund.failed", failed_refund(payment, CONSOLE, now)),
             Happened::Disputed => ("charge.dispute.created", dispute(payment)),
         };
         // An event that is sent again keeps its time.
@@ -202,11 +203,11 @@ fn intent(payment: &Payment) -> Value {
     })
 }
 
-/// The refund that failed is the payment's last: its number is of no consequence.
-fn failed_refund(payment: &Payment, now: Timestamp) -> Value {
+/// The refund that failed is the payment's last: its number is of no consequence, unless it was made in the console.
+fn failed_refund(payment: &Payment, number: &str, now: Timestamp) -> Value {
     let refund = Refund {
         transaction: payment.transaction.clone(),
-        refund: payment.number.clone(),
+        refund: number.to_owned(),
         amount: payment.amount,
         notify_url: None,
         state: RefundState::Failed,
@@ -229,11 +230,15 @@ fn made_refund(payment: &Payment, refund: &Refund, now: Timestamp) -> Value {
         RefundState::Pending => "pending",
         RefundState::Failed | RefundState::Stuck => "failed",
     };
+    // A refund made in the console has no metadata.
+    let metadata = match refund.refund.starts_with(CONSOLE) {
+        true => json!({}),
+        false => json!({"order": payment.number, "orderType": payment.order_type, "refund": refund.refund}),
+    };
     json!({
         "id": format!("re_{}", refund.refund), "object": "refund", "amount": refund.amount, "status": status,
         "created": now.as_second(), "currency": payment.currency.to_ascii_lowercase(),
-        "payment_intent": payment.transaction,
-        "metadata": {"order": payment.number, "orderType": payment.order_type, "refund": refund.refund},
+        "payment_intent": payment.transaction, "metadata": metadata,
     })
 }
 

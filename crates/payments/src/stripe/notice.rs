@@ -152,7 +152,14 @@ fn refund(event: &Event<'_>, object: &RawValue) -> Result<Notice, NoticeError> {
     };
     let currency = checks::currency(&refund.currency).ok_or(NoticeError::Malformed("currency"))?;
     let transaction = refund.payment_intent.map(|intent| intent.id().to_owned());
-    Ok(notice(event, subject(event, &refund.metadata)?, transaction, refund.amount, currency, outcome))
+    // A refund made in Stripe's console has no metadata. That it was made is told by its charge; that it failed, by
+    // nothing else than this event.
+    let is_nameless = refund.metadata.order.is_none() && transaction.is_some();
+    let subject = match outcome {
+        Outcome::RefundFailed if is_nameless => Subject::Transaction,
+        _ => subject(event, &refund.metadata)?,
+    };
+    Ok(notice(event, subject, transaction, refund.amount, currency, outcome))
 }
 
 fn dispute(event: &Event<'_>, object: &RawValue) -> Result<Notice, NoticeError> {

@@ -10,8 +10,11 @@ use domain::payment::{PaidWith, RefundCause, RefundEntry};
 
 use crate::orders::OrderChange;
 use crate::orders::change::order_change;
-use crate::rows::{Transacted, n, put_part, put_part_if, s, transact};
+use crate::rows::{Transacted, Written, n, put_part, put_part_if, s, transact};
 use crate::{Store, StoreError};
+
+/// What went back elsewhere is still what was read. Nothing is recorded as no attribute.
+const REFUNDED_IS: &str = "paid.refunded = :recorded OR (attribute_not_exists(paid.refunded) AND :recorded = :nothing)";
 
 impl Store {
     /// Decides that a transaction's money goes back: from now on it can never pay for its order, and its refund
@@ -36,13 +39,16 @@ impl Store {
     }
 
     /// Starts the refund of a paid order: its status and the entry of the refund log change in one transaction.
-    /// Returns false if the order is not paid with that transaction.
+    /// Returns false if the order is not paid with that transaction, or if another amount of it went back elsewhere.
     pub async fn start_refund(&self, order: &Order, with: &PaidWith, now: Timestamp) -> Result<bool, StoreError> {
         const OPERATION: &str = "start a refund";
         let change = self
             .order_row(&order.id)
             .only_if("#status = :paid AND paid.#transaction = :transaction")
+            .only_if(REFUNDED_IS)
             .update("SET #status = :refunding")
+            .value(":recorded", n(with.refunded))
+            .value(":nothing", n(0))
             .name("#status", "status")
             .name("#transaction", "transaction")
             .value(":paid", s(Status::Paid.as_str()))
@@ -77,6 +83,30 @@ impl Store {
             .value(":transaction", s(transaction))
             .value(":refunded", n(refunded));
         order_change(OPERATION, change.send(OPERATION, &self.dynamodb).await?)
+    }
+
+    /// Corrects what was recorded by [`Store::record_foreign_refund`], because such a refund failed afterwards. Returns
+    /// false if the order is no longer paid, or if the figure is no longer the one in `with`.
+    pub async fn correct_foreign_refund(
+        &self,
+        order: &OrderId,
+        with: &PaidWith,
+        refunded: i64,
+    ) -> Result<bool, StoreError> {
+        const OPERATION: &str = "correct a refund made elsewhere";
+        let change = self
+            .order_row(order)
+            .only_if("#status = :paid AND paid.#transaction = :transaction")
+            .only_if(REFUNDED_IS)
+            .update("SET paid.refunded = :refunded")
+            .name("#status", "status")
+            .name("#transaction", "transaction")
+            .value(":paid", s(Status::Paid.as_str()))
+            .value(":transaction", s(&with.transaction))
+            .value(":recorded", n(with.refunded))
+            .value(":nothing", n(0))
+            .value(":refunded", n(refunded));
+        Ok(matches!(change.send(OPERATION, &self.dynamodb).await?, Written::Done(_)))
     }
 
     /// Finishes the refund of an order whose money is back. Its points go back with it.
