@@ -47,10 +47,10 @@ pub async fn refunded(store: &Store, entry: &RefundEntry, now: Timestamp) -> Res
 
 /// The units of a refunded order are on sale again.
 ///
-/// They may still be held, because the steps of the payment were interrupted or are in progress. They are not counted as
-/// sold first: a run that stopped in between would leave them sold to this order, and nothing would lead to them. The
-/// bucket remembers the order, so that a delayed hold is refused, and a run that believes the order to be paid finds
-/// nothing to sell.
+/// They may still be held, because the steps of the payment were interrupted or are in progress. They are not counted
+/// as sold first: a run that stopped in between would leave them sold to this order, and nothing would lead to them.
+/// The bucket remembers the order, so that a delayed hold is refused, and a run that believes the order to be paid
+/// finds nothing to sell.
 pub async fn give_back(store: &Store, order: &Order) -> Result<(), StoreError> {
     let (offer, bucket, id, quantity) = (order.offer(), order.bucket, &order.id, order.quantity);
     if store.take_back(&offer, bucket, id, quantity).await? == Moved::Now
