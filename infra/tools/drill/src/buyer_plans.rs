@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(7_500);
 /// How often a buyer repeats the request for a refund that is not confirmed yet.
 const MAX_REFUND_REQUESTS: u32 = 50;
 const METHODS: [&str; 4] = ["alipay", "wechat", "wechat-v2", "stripe"];
-/// This provider closes no payment in its first five minutes: an order whose payment is started there and not made waits
-/// at least that long.
+/// This provider closes no payment in its first five minutes: an order whose payment is started there and not made
+/// waits at least that long.
 const CLOSES_LATE: &str = "wechat-v2";
 const CLOSES_LATE_MINUTES: u64 = 5;
 
