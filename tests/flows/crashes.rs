@@ -55,6 +55,7 @@ async fn message(world: &World) -> OrderMessage {
         bucket: claims.claims[&asked.offer.item].bucket,
         item_id: asked.offer.item,
         quantity: 1,
+        shop_data: Default::default(),
         trace: None,
     }
 }

@@ -70,6 +70,7 @@ fn at_bucket(asked: &Purchase, claim: &Claim) -> OrderMessage {
         item_id: asked.offer.item.clone(),
         quantity: claim.quantity,
         bucket: claim.bucket,
+        shop_data: Default::default(),
         trace: None,
     }
 }
@@ -229,7 +230,14 @@ async fn an_order_does_not_fail_because_of_a_stale_cache_of_its_sale() {
     let offer = world.preheated(30, 1).await;
     let asked = world.asks(&offer, "alice", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
-    let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+    let claim = Claim {
+        order,
+        quantity: 1,
+        bucket: 0,
+        state: ClaimState::Held,
+        previous_buckets: Vec::new(),
+        shop_data: Default::default(),
+    };
     let key = IdempotencyKey::from(&claim.order);
     let new =
         NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now, cooldown: None };
@@ -258,7 +266,14 @@ async fn a_delayed_claim_that_arrives_after_its_order_ended_does_not_block_its_b
         assert!(world.wire.arrive(0).await.is_some(), "the first claim was not delayed");
         // The message is delivered again as well.
         let asked = world.asks(&offer, "alice", 1, key);
-        let claim = Claim { order, quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+        let claim = Claim {
+            order,
+            quantity: 1,
+            bucket: 0,
+            state: ClaimState::Held,
+            previous_buckets: Vec::new(),
+            shop_data: Default::default(),
+        };
         place_order(&world.store, &Sales::default(), &at_bucket(&asked, &claim), world.now()).await.unwrap();
         world.pass(7);
         world.press(&offer, "alice").await.unwrap_or_else(|refusal| panic!("with {key:?}: {refusal}"));
@@ -304,8 +319,14 @@ async fn a_hold_in_a_bucket_that_the_claim_was_moved_away_from_is_found() {
     let asked = || world.asks(&offer, "alice", 1, Some("k"));
     let first = asked();
     let order = OrderId::new(first.now, &first.buyer_key, first.random);
-    let claim =
-        Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+    let claim = Claim {
+        order: order.clone(),
+        quantity: 1,
+        bucket: 0,
+        state: ClaimState::Held,
+        previous_buckets: Vec::new(),
+        shop_data: Default::default(),
+    };
     let key = first.key.clone().unwrap();
     let expires = world.now().saturating_add(jiff::SignedDuration::from_hours(1)).unwrap();
     world

@@ -42,5 +42,6 @@ mod retention;
 mod sale_rules;
 mod scattered;
 mod shop;
+mod shop_data;
 mod walks;
 mod write_conditions;

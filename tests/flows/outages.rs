@@ -62,6 +62,7 @@ async fn a_schedule_that_cannot_be_made_does_not_fail_the_message_of_its_order()
         item_id: offer.item.clone(),
         quantity: 1,
         bucket: order.bucket,
+        shop_data: Default::default(),
         trace: None,
     };
     world.store.send_order(&message).await.unwrap();

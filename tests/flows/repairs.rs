@@ -425,6 +425,7 @@ async fn a_duplicate_message_finishes_a_close_that_stopped_halfway() {
         item_id: offer.item.clone(),
         quantity: order.quantity,
         bucket: order.bucket,
+        shop_data: Default::default(),
         trace: None,
     };
     world.store.send_order(&message).await.unwrap();

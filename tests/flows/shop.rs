@@ -94,8 +94,14 @@ async fn a_press_that_crashed_before_its_hold_is_not_shown_as_queued_for_ever() 
     let handlers = Handlers::of(&world);
     let asked = world.asks(&offer, "ann", 1, None);
     let order = OrderId::new(asked.now, &asked.buyer_key, asked.random);
-    let claim =
-        Claim { order: order.clone(), quantity: 1, bucket: 0, state: ClaimState::Held, previous_buckets: Vec::new() };
+    let claim = Claim {
+        order: order.clone(),
+        quantity: 1,
+        bucket: 0,
+        state: ClaimState::Held,
+        previous_buckets: Vec::new(),
+        shop_data: Default::default(),
+    };
     let key = IdempotencyKey::from(&claim.order);
     let new =
         NewClaim { offer: &offer, buyer: &asked.buyer, claim: &claim, key: &key, expires: asked.now, cooldown: None };

@@ -163,6 +163,7 @@ async fn an_existing_order_cannot_be_failed() {
         item_id: offer.item.clone(),
         quantity: 1,
         bucket: order.bucket,
+        shop_data: Default::default(),
         trace: None,
     };
     let placement = fail(&world.store, &message, Reason::ClaimLost, world.now()).await.unwrap();

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::BucketNo;
 use crate::ids::{IdempotencyKey, ItemId, OrderId};
+use crate::shop_data::ShopData;
 
 /// A claim that is HELD for longer than this was left by a request that crashed, because the function times out after
 /// 5 seconds. The buyer's next request resumes it.
@@ -48,6 +49,9 @@ pub struct Claim {
     /// one of them in the meantime.
     #[serde(rename = "previousBuckets", default, skip_serializing_if = "Vec::is_empty")]
     pub previous_buckets: Vec<BucketNo>,
+    /// What the shop attached to the purchase. If the message is lost, reconcile makes it again from the claim.
+    #[serde(rename = "shopData", default, skip_serializing_if = "ShopData::is_empty")]
+    pub shop_data: ShopData,
 }
 
 /// What was asked and answered under an idempotency key.
@@ -58,6 +62,9 @@ pub struct Answered {
     /// The item and quantity that were requested.
     pub item: ItemId,
     pub quantity: u32,
+    /// The digest of the shop's data that came with the request.
+    #[serde(rename = "shopData", default, skip_serializing_if = "Option::is_none")]
+    pub shop_data: Option<String>,
     /// The order's quantity, if it is another one: the request has resumed a purchase whose units were held already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub got: Option<u32>,
@@ -79,6 +86,7 @@ pub struct BuyerClaims {
 pub struct Press<'a> {
     pub item: &'a ItemId,
     pub quantity: u32,
+    pub shop_data: &'a ShopData,
     pub key: Option<&'a IdempotencyKey>,
     pub now: Timestamp,
 }
@@ -94,7 +102,7 @@ pub enum ClaimStanding {
     Resume(Claim),
     /// The buyer has a live order for the item.
     Duplicate(OrderId),
-    /// The idempotency key was used for another item or quantity.
+    /// The idempotency key was used for another item or quantity, or with other data of the shop.
     Mismatch,
 }
 
@@ -103,7 +111,8 @@ impl BuyerClaims {
     pub fn standing(&self, press: &Press<'_>) -> ClaimStanding {
         let claim = self.claims.get(press.item);
         if let Some(answered) = press.key.and_then(|key| self.keys.get(key)) {
-            if answered.item != *press.item || answered.quantity != press.quantity {
+            let same_purchase = answered.item == *press.item && answered.quantity == press.quantity;
+            if !same_purchase || answered.shop_data != press.shop_data.digest() {
                 return ClaimStanding::Mismatch;
             }
             return match claim {
@@ -178,8 +187,15 @@ mod tests {
 
     fn claims(state: ClaimState, key: Option<&str>) -> BuyerClaims {
         let item = ItemId::parse("i").unwrap();
-        let claim = Claim { order: order(1_000), quantity: 1, bucket: 3, state, previous_buckets: Vec::new() };
-        let answered = Answered { order: order(1_000), item: item.clone(), quantity: 1, got: None };
+        let claim = Claim {
+            order: order(1_000),
+            quantity: 1,
+            bucket: 3,
+            state,
+            previous_buckets: Vec::new(),
+            shop_data: Default::default(),
+        };
+        let answered = Answered { order: order(1_000), item: item.clone(), quantity: 1, shop_data: None, got: None };
         BuyerClaims {
             claims: [(item, claim)].into(),
             keys: key.map(|key| (IdempotencyKey::parse(key).unwrap(), answered)).into_iter().collect(),
@@ -189,7 +205,9 @@ mod tests {
 
     fn standing(claims: &BuyerClaims, item: &str, quantity: u32, key: Option<&str>, now_ms: i64) -> ClaimStanding {
         let key = key.map(|key| IdempotencyKey::parse(key).unwrap());
-        claims.standing(&Press { item: &ItemId::parse(item).unwrap(), quantity, key: key.as_ref(), now: at(now_ms) })
+        let item = ItemId::parse(item).unwrap();
+        let (shop_data, now) = (&ShopData::default(), at(now_ms));
+        claims.standing(&Press { item: &item, quantity, shop_data, key: key.as_ref(), now })
     }
 
     #[test]
@@ -224,6 +242,20 @@ mod tests {
         let claims = claims(ClaimState::Ordered, Some("k"));
         assert_eq!(standing(&claims, "i", 2, Some("k"), 2_000), ClaimStanding::Mismatch);
         assert_eq!(standing(&claims, "another", 1, Some("k"), 2_000), ClaimStanding::Mismatch);
+    }
+
+    #[test]
+    fn the_same_key_with_other_data_of_the_shop_is_a_mismatch() {
+        let reference = |text: &str| ShopData { reference: Some(text.parse().unwrap()), ..ShopData::default() };
+        let mut claims = claims(ClaimState::Ordered, Some("k"));
+        claims.keys.values_mut().for_each(|answered| answered.shop_data = reference("cart-1").digest());
+        let (item, key) = (ItemId::parse("i").unwrap(), IdempotencyKey::parse("k").unwrap());
+        let standing = |shop_data: &ShopData| {
+            claims.standing(&Press { item: &item, quantity: 1, shop_data, key: Some(&key), now: at(2_000) })
+        };
+        assert_eq!(standing(&reference("cart-1")), ClaimStanding::Same(order(1_000)));
+        assert_eq!(standing(&reference("cart-2")), ClaimStanding::Mismatch);
+        assert_eq!(standing(&ShopData::default()), ClaimStanding::Mismatch);
     }
 
     #[test]
@@ -270,8 +302,13 @@ mod tests {
         let mut many = claims(ClaimState::Ordered, Some("live"));
         for n in 0..=i64::try_from(MAX_KEYS).unwrap() {
             assert!(many.keys_to_forget().is_empty(), "{n} keys of ended orders");
-            let answered =
-                Answered { order: order(2_000 + n), item: ItemId::parse("i").unwrap(), quantity: 1, got: None };
+            let answered = Answered {
+                order: order(2_000 + n),
+                item: ItemId::parse("i").unwrap(),
+                quantity: 1,
+                shop_data: None,
+                got: None,
+            };
             many.keys.insert(IdempotencyKey::parse(format!("k{n}")).unwrap(), answered);
         }
         let forget = many.keys_to_forget();

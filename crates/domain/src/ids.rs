@@ -88,6 +88,11 @@ name!(
     IdempotencyKey, "Idempotency-Key", 64, "must be 1 to 64 visible ASCII characters",
     |c| c.is_ascii_graphic()
 );
+name!(
+    /// The shop's own name for a purchase, such as the number of a cart.
+    Reference, "reference", 64, "must be 1 to 64 bytes, none of them a control character",
+    |c| !c.is_control()
+);
 
 /// A purchase without a key of its own uses its order id as the key.
 impl From<&OrderId> for IdempotencyKey {

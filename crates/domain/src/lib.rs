@@ -17,6 +17,7 @@
 //! | [`payment`] | whether money that arrived pays for its order or goes back |
 //! | [`repair`] | what to do about units that are held for longer than they should be |
 //! | [`retention`] | when the records of an order may be removed |
+//! | [`shop_data`] | what a shop attaches to a purchase |
 //! | [`ids`], [`money`] | identifiers and amounts that are valid once parsed |
 //! | [`message`], [`ticket`] | what travels between functions, and what opens a WebSocket |
 
@@ -32,6 +33,7 @@ pub mod payment;
 pub mod repair;
 pub mod retention;
 pub mod sale;
+pub mod shop_data;
 pub mod ticket;
 
 pub use jiff::Timestamp;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::BucketNo;
 use crate::ids::{Buyer, ItemId, Offer, OrderId, SaleId};
+use crate::shop_data::ShopData;
 
 /// The version that this release writes.
 pub const VERSION: u32 = 1;
@@ -22,6 +23,9 @@ pub struct OrderMessage {
     pub quantity: u32,
     /// The bucket that holds the units.
     pub bucket: BucketNo,
+    /// What the shop attached to the purchase.
+    #[serde(default, skip_serializing_if = "ShopData::is_empty")]
+    pub shop_data: ShopData,
     /// The trace id of the purchase request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -62,6 +66,7 @@ pub(crate) mod sample {
             item_id: "phone".parse().unwrap(),
             quantity: 1,
             bucket: 5,
+            shop_data: Default::default(),
             trace: None,
         }
     }

@@ -13,6 +13,7 @@ use crate::ids::{Buyer, ItemId, Offer, OrderId, SaleId};
 use crate::message::OrderMessage;
 use crate::money::Currency;
 use crate::payment::{Attempt, OpenPayment, PaidWith};
+use crate::shop_data::ShopData;
 
 /// The status of an order.
 ///
@@ -242,6 +243,9 @@ pub struct Order {
     /// How often an operator gave up a refund and kept the order as paid.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kept: u32,
+    /// What the shop attached to the purchase.
+    #[serde(default, skip_serializing_if = "ShopData::is_empty")]
+    pub shop_data: ShopData,
     /// The trace id of the purchase request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -273,6 +277,7 @@ impl Order {
             paid: None,
             returned: BTreeSet::new(),
             kept: 0,
+            shop_data: message.shop_data.clone(),
             trace: message.trace.clone(),
         }
     }

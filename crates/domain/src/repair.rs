@@ -131,7 +131,7 @@ pub(crate) mod tests {
     }
 
     fn claim(order: OrderId, bucket: BucketNo, state: ClaimState) -> Claim {
-        Claim { order, quantity: 1, bucket, state, previous_buckets: Vec::new() }
+        Claim { order, quantity: 1, bucket, state, previous_buckets: Vec::new(), shop_data: Default::default() }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! An order as JSON for its buyer, in answers and in pushed updates. A field without a value is null, never left out.
 
+use std::collections::BTreeMap;
+
 use domain::Timestamp;
-use domain::ids::PaymentNumber;
+use domain::ids::{PaymentNumber, Reference};
 use domain::order::{Order, Status};
 use domain::payment::Method;
 use flows::view::orders::{OrderView, Queued};
@@ -27,6 +29,9 @@ pub struct OrderJson<'a> {
     paid_at: Option<Timestamp>,
     refunded_at: Option<Timestamp>,
     payment: Option<OpenPaymentJson>,
+    /// What the shop attached to the purchase.
+    reference: Option<&'a str>,
+    metadata: &'a BTreeMap<String, String>,
 }
 
 /// The payment that the buyer can make now.
@@ -80,6 +85,8 @@ impl<'a> OrderJson<'a> {
             paid_at: order.paid_at,
             refunded_at: order.refunded_at,
             payment: OpenPaymentJson::of(order),
+            reference: order.shop_data.reference.as_ref().map(Reference::as_str),
+            metadata: order.shop_data.metadata.pairs(),
         }
     }
 
@@ -102,6 +109,8 @@ impl<'a> OrderJson<'a> {
             paid_at: None,
             refunded_at: None,
             payment: None,
+            reference: queued.shop_data.reference.as_ref().map(Reference::as_str),
+            metadata: queued.shop_data.metadata.pairs(),
         }
     }
 }
@@ -114,6 +123,7 @@ mod tests {
     use domain::money::Currency;
     use domain::order::Reason;
     use domain::payment::{Attempt, OpenPayment};
+    use domain::shop_data::ShopData;
     use serde_json::json;
 
     fn at(text: &str) -> Timestamp {
@@ -134,6 +144,7 @@ mod tests {
             item_id: "phone".parse().unwrap(),
             quantity: 2,
             bucket: 5,
+            shop_data: Default::default(),
             trace: Some("1-2-3".into()),
         };
         Order {
@@ -161,7 +172,7 @@ mod tests {
                 "quantity": 2, "amount": 139_800, "currency": "CNY", "pointsPrice": null,
                 "status": "CLOSED", "reason": "TIMED_OUT",
                 "payBy": "2026-11-11T00:15:00.25Z", "createdAt": "2026-11-11T00:00:00.25Z", "paidAt": null,
-                "refundedAt": null, "payment": null,
+                "refundedAt": null, "payment": null, "reference": null, "metadata": {},
             }),
             "buckets, buyers and traces are not shown"
         );
@@ -193,13 +204,15 @@ mod tests {
     fn a_queued_purchase_has_the_same_fields() {
         let offer = Offer { sale: "s1".parse().unwrap(), item: "phone".parse().unwrap() };
         let known = Some(("Phone".to_owned(), 69_900, Currency::parse("CNY").unwrap()));
-        let queued = OrderView::Queued(Queued { id: id(), offer, quantity: 1, item: known });
+        let shop_data = ShopData { reference: Some("cart-7".parse().unwrap()), ..ShopData::default() };
+        let queued = OrderView::Queued(Queued { id: id(), offer, quantity: 1, item: known, shop_data });
         assert_eq!(
             serde_json::to_value(OrderJson::of(&queued)).unwrap(),
             json!({
                 "orderId": id(), "version": 0, "saleId": "s1", "itemId": "phone", "itemName": "Phone", "quantity": 1,
                 "amount": 69_900, "currency": "CNY", "pointsPrice": null, "status": "QUEUED", "reason": null,
                 "payBy": null, "createdAt": null, "paidAt": null, "refundedAt": null, "payment": null,
+                "reference": "cart-7", "metadata": {},
             })
         );
     }

@@ -3,6 +3,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use domain::ids::PaymentNumber;
 use domain::money::Currency;
+use domain::shop_data::ShopData;
 use jiff::Timestamp;
 
 use crate::http::HttpCall;
@@ -55,6 +56,8 @@ pub struct PaymentRequest {
     pub client_ip: String,
     /// `None` for the provider's usual way.
     pub way: Option<Way>,
+    /// What the shop attached to the purchase, for providers that show such data in their own console (Stripe).
+    pub shop_data: ShopData,
 }
 
 /// What starting a payment takes.

@@ -3,7 +3,7 @@
 //! in that sale.
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use aws_sdk_dynamodb::types::ReturnValue;
 use domain::Timestamp;
 use domain::bucket::BucketNo;
 use domain::claim::{Answered, BuyerClaims, Claim, ClaimState};
@@ -58,7 +58,16 @@ impl Store {
             .expression_attribute_values(":claim", attribute(OPERATION, new.claim)?)
             .expression_attribute_values(
                 ":answered",
-                answered(OPERATION, new.offer, &new.claim.order, new.claim.quantity, None)?,
+                attribute(
+                    OPERATION,
+                    &Answered {
+                        order: new.claim.order.clone(),
+                        item: new.offer.item.clone(),
+                        quantity: new.claim.quantity,
+                        shop_data: new.claim.shop_data.digest(),
+                        got: None,
+                    },
+                )?,
             )
             .expression_attribute_values(":buyer", s(new.buyer))
             .expression_attribute_values(":expires", n(new.expires.as_second()))
@@ -86,26 +95,22 @@ impl Store {
     }
 
     /// Records the answer under another key of the same buyer, whose request has resumed an abandoned purchase.
-    /// `asked` is the quantity that came with this key: a repeated request must be recognised even if the claim
-    /// is for another quantity, which is `got`.
+    /// `answered` has what came with this key: a repeated request must be recognised even if the claim is for another
+    /// quantity.
     pub async fn add_key(
         &self,
-        offer: &Offer,
-        order: &OrderId,
+        sale: &SaleId,
         key: &IdempotencyKey,
-        asked: u32,
-        got: u32,
+        answered: &Answered,
     ) -> Result<ClaimWrite, StoreError> {
         const OPERATION: &str = "add an idempotency key";
+        let offer = Offer { sale: sale.clone(), item: answered.item.clone() };
         let request = self
-            .claim_of(offer, order)
+            .claim_of(&offer, &answered.order)
             .update_expression("SET #key = :answered")
             .condition_expression("#claim.#order = :order AND attribute_not_exists(#key)")
             .expression_attribute_names("#key", format!("{KEY}{key}"))
-            .expression_attribute_values(
-                ":answered",
-                answered(OPERATION, offer, order, asked, (got != asked).then_some(got))?,
-            );
+            .expression_attribute_values(":answered", attribute(OPERATION, answered)?);
         claim_write(OPERATION, update(OPERATION, request).await?)
     }
 
@@ -302,17 +307,6 @@ fn as_it_was(
 
 fn cooldown_ms(cooldown: SignedDuration) -> i64 {
     i64::try_from(cooldown.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn answered(
-    operation: &'static str,
-    offer: &Offer,
-    order: &OrderId,
-    quantity: u32,
-    got: Option<u32>,
-) -> Result<AttributeValue, StoreError> {
-    let answered = Answered { order: order.clone(), item: offer.item.clone(), quantity, got };
-    attribute(operation, &answered)
 }
 
 fn claim_write(operation: &'static str, written: Written) -> Result<ClaimWrite, StoreError> {

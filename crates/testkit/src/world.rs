@@ -220,6 +220,7 @@ impl World {
             quantity,
             key: key.map(|key| IdempotencyKey::parse(key).unwrap()),
             seen_version: None,
+            shop_data: Default::default(),
             now: self.now(),
             random: *random >> 2,
             trace: None,

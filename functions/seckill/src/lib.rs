@@ -7,7 +7,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use domain::Timestamp;
-use domain::ids::{ItemId, Offer, OrderId, SaleId};
+use domain::ids::{ItemId, Offer, OrderId, Reference, SaleId};
+use domain::shop_data::{Metadata, ShopData};
 use edge::{Body, Code, Problem, Request, Response, body, request, response};
 use flows::buy::purchase::{Purchase, Seckill};
 use lambda_http::http::{Method, StatusCode};
@@ -58,6 +59,10 @@ struct Press {
     item_id: ItemId,
     quantity: NonZeroU32,
     seen_version: Option<u64>,
+    /// The shop's own name for the purchase, and its own data. They come back with the order.
+    reference: Option<Reference>,
+    #[serde(default)]
+    metadata: Metadata,
 }
 
 /// What an accepted buyer gets.
@@ -116,7 +121,7 @@ async fn press(
     let buyer = request::buyer(request)?;
     let buyer_key = app.salt.key_of(&buyer).ok_or_else(Problem::unavailable)?;
     let key = request::idempotency_key(request)?;
-    let Press { sale_id, item_id, quantity, seen_version } = body::parse(request, body::SMALL)?;
+    let Press { sale_id, item_id, quantity, seen_version, reference, metadata } = body::parse(request, body::SMALL)?;
     let purchase = Purchase {
         offer: Offer { sale: sale_id, item: item_id },
         buyer_key,
@@ -124,6 +129,7 @@ async fn press(
         quantity: quantity.get(),
         key,
         seen_version,
+        shop_data: ShopData { reference, metadata },
         now,
         random: (app.random)(),
         trace: trace.map(str::to_owned),
@@ -169,6 +175,13 @@ mod tests {
         assert_eq!(press.seen_version, None);
         let press = parsed(r#"{"saleId": "s1", "itemId": "i1", "quantity": 2, "seenVersion": 17}"#).unwrap();
         assert_eq!(press.seen_version, Some(17));
+        assert!(press.reference.is_none() && press.metadata.is_empty());
+        let press = parsed(
+            r#"{"saleId": "s1", "itemId": "i1", "quantity": 2, "reference": "cart-7", "metadata": {"from": "app"}}"#,
+        );
+        let press = press.unwrap();
+        assert_eq!(press.reference.unwrap().as_str(), "cart-7");
+        assert_eq!(press.metadata.pairs()["from"], "app");
     }
 
     #[test]
@@ -183,6 +196,9 @@ mod tests {
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "price": 1}"#, "price"),
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "seenVersion": -1}"#, "seenVersion"),
             (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "seenVersion": "7"}"#, "seenVersion"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "reference": ""}"#, "reference"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "metadata": {"a": 1}}"#, "metadata.a"),
+            (r#"{"saleId": "s1", "itemId": "i1", "quantity": 1, "metadata": {"a b": "c"}}"#, "metadata"),
         ] {
             let problem = parsed(text).unwrap_err();
             assert_eq!((problem.code, problem.errors[0].field.as_str()), (Code::Invalid, field), "{text}");

@@ -98,6 +98,7 @@ pub(crate) mod tests {
             item_id: "phone".parse().unwrap(),
             quantity: 2,
             bucket: 5,
+            shop_data: Default::default(),
             trace: Some("1-2-3".into()),
         };
         Order {

@@ -169,6 +169,7 @@ mod tests {
             return_url: String::new(),
             client_ip: "127.0.0.1".to_owned(),
             way: None,
+            shop_data: Default::default(),
         };
         let start = provider.create(&request, now, &payments::Nonce::new([1; 16])).unwrap();
         let payments::Start::Call(call) = start else { panic!("a call") };

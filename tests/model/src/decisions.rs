@@ -32,6 +32,7 @@ fn real_claim(claim: Claim) -> RealClaim {
         previous_buckets: (0..u32::from(BUCKETS as BucketNo))
             .filter(|bucket| claim.previous & 1 << bucket != 0)
             .collect(),
+        shop_data: Default::default(),
     }
 }
 
@@ -44,6 +45,7 @@ fn real_order(order: Order) -> RealOrder {
         item_id: "i".parse().unwrap(),
         quantity: 1,
         bucket: u32::from(order.bucket),
+        shop_data: Default::default(),
         trace: None,
     };
     RealOrder { status: order.status(), pay_by: at(2 * NOW_S), ..RealOrder::of(&message, at(1_000)) }
@@ -83,14 +85,21 @@ pub fn standing(tables: &Tables, row: usize, keyed: bool) -> [Standing; 2] {
     let item = ItemId::parse("i").unwrap();
     let key = IdempotencyKey::parse("k").unwrap();
     let claim = tables.claims[row];
-    let answered = |order| Answered { order: real_id(order), item: item.clone(), quantity: 1, got: None };
+    let answered =
+        |order| Answered { order: real_id(order), item: item.clone(), quantity: 1, shop_data: None, got: None };
     let claims = BuyerClaims {
         claims: claim.map(|claim| (item.clone(), real_claim(claim))).into_iter().collect(),
         keys: tables.keys[row].map(|order| (key.clone(), answered(order))).into_iter().collect(),
         ..BuyerClaims::default()
     };
     [1_001, NOW_S].map(|now| {
-        let press = Press { item: &item, quantity: 1, key: keyed.then_some(&key), now: at(now) };
+        let press = Press {
+            item: &item,
+            quantity: 1,
+            shop_data: &Default::default(),
+            key: keyed.then_some(&key),
+            now: at(now),
+        };
         match claims.standing(&press) {
             ClaimStanding::Free => Standing::Free,
             ClaimStanding::Same(_) => Standing::Same(tables.keys[row].unwrap()),

@@ -112,7 +112,10 @@ pub struct Actor {
 
 pub fn press(app: Rc<seckill::App>, offer: &Offer, press: Press) -> Invocation {
     let (seen, quantity) = (press.seen_version, press.quantity);
-    let body = json!({"saleId": offer.sale, "itemId": offer.item, "quantity": quantity, "seenVersion": seen});
+    let body = json!({
+        "saleId": offer.sale, "itemId": offer.item, "quantity": quantity, "seenVersion": seen,
+        "reference": name(press.buyer),
+    });
     let headers: Vec<(&str, &str)> = press.key.iter().map(|key| ("idempotency-key", key.as_str())).collect();
     let asked = request(Some(&name(press.buyer)), "", "POST", "/seckill", &headers, Some(body));
     Box::pin(async move {

@@ -130,6 +130,7 @@ impl SafetyMonitor {
                 let before = self.orders.insert(order.id.clone(), (json, order));
                 let now = &self.orders[&changed[changed.len() - 1]].1;
                 check_transition(before.as_ref().map(|(_, before)| before), now)?;
+                check_reference(now)?;
             }
         }
         let mut live = BTreeMap::new();
@@ -165,6 +166,16 @@ impl SafetyMonitor {
             order.id, order.bucket
         ))
     }
+}
+
+/// An order has what the shop attached to its purchase. The purchases of the simulation carry the buyer's name; a
+/// purchase that lost its claim has lost it too.
+fn check_reference(order: &Order) -> Result<(), String> {
+    let reference = order.shop_data.reference.as_ref().map(|reference| reference.as_str());
+    if order.status == Status::Failed || reference == Some(order.buyer_name.as_str()) {
+        return Ok(());
+    }
+    Err(format!("order {} of {} has the reference {reference:?}", order.id, order.buyer_name))
 }
 
 /// An order changes only as [`domain::order::step`] allows, and times out only after its deadline.

@@ -31,10 +31,11 @@ use std::time::Duration;
 
 use domain::Timestamp;
 use domain::bucket::BucketNo;
-use domain::claim::{BuyerClaims, Claim, ClaimStanding, ClaimState, Press, first_request_ended};
+use domain::claim::{Answered, BuyerClaims, Claim, ClaimStanding, ClaimState, Press, first_request_ended};
 use domain::ids::{Buyer, BuyerKey, IdempotencyKey, Offer, OrderId};
 use domain::message::{OrderMessage, VERSION};
 use domain::sale::{Item, Phase, Sale, SaleWithItems};
+use domain::shop_data::ShopData;
 use jiff::SignedDuration;
 use store::{ClaimWrite, NewClaim, Store, StoreError};
 
@@ -60,6 +61,8 @@ pub struct Purchase {
     pub key: Option<IdempotencyKey>,
     /// The `availabilityVersion` of the item that the buyer saw when pressing.
     pub seen_version: Option<u64>,
+    /// What the shop attached.
+    pub shop_data: ShopData,
     pub now: Timestamp,
     /// Random bits, for the order's id and the choice of a bucket.
     pub random: u32,
@@ -167,7 +170,8 @@ impl Seckill {
         // claim that nothing ever drops.
         let key = purchase.key.clone().unwrap_or_else(|| IdempotencyKey::from(&order));
         let (quantity, state) = (purchase.quantity, ClaimState::Held);
-        let claim = Claim { order, quantity, bucket, state, previous_buckets: Vec::new() };
+        let shop_data = purchase.shop_data.clone();
+        let claim = Claim { order, quantity, bucket, state, previous_buckets: Vec::new(), shop_data };
         let cooldown_ms = i64::from(sale.buyer_cooldown_ms);
         let new = NewClaim {
             offer,
@@ -319,8 +323,15 @@ impl Seckill {
 
     /// Records the answer under this request's key, too.
     async fn add_key(&self, purchase: &Purchase, accepted: &Accepted, key: &IdempotencyKey) -> Result<(), Refusal> {
-        let Accepted { order, quantity, .. } = accepted;
-        match self.store.add_key(&purchase.offer, order, key, purchase.quantity, *quantity).await? {
+        let order = &accepted.order;
+        let answered = Answered {
+            order: order.clone(),
+            item: purchase.offer.item.clone(),
+            quantity: purchase.quantity,
+            shop_data: purchase.shop_data.digest(),
+            got: (accepted.quantity != purchase.quantity).then_some(accepted.quantity),
+        };
+        match self.store.add_key(&purchase.offer.sale, key, &answered).await? {
             ClaimWrite::Refused(claims) if claims.keys.get(key).is_none_or(|answered| answered.order != *order) => {
                 Err(Refusal::Busy)
             }
@@ -338,6 +349,8 @@ impl Seckill {
             item_id: purchase.offer.item.clone(),
             quantity: claim.quantity,
             bucket: claim.bucket,
+            // Of the claim: a purchase that this request resumes keeps what its first request carried.
+            shop_data: claim.shop_data,
             trace: purchase.trace.clone(),
         };
         // Claim and hold are durable: if the queue is down, the order is delayed and not lost. Reconcile sends
@@ -370,5 +383,6 @@ fn keys_of(claims: &BuyerClaims, order: &OrderId) -> Vec<IdempotencyKey> {
 }
 
 fn press(purchase: &Purchase) -> Press<'_> {
-    Press { item: &purchase.offer.item, quantity: purchase.quantity, key: purchase.key.as_ref(), now: purchase.now }
+    let Purchase { offer, quantity, shop_data, key, now, .. } = purchase;
+    Press { item: &offer.item, quantity: *quantity, shop_data, key: key.as_ref(), now: *now }
 }

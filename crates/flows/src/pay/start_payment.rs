@@ -250,6 +250,7 @@ fn request(open: Open<'_>, public_url: &str) -> Result<PaymentRequest, NotStarte
         return_url,
         client_ip: payment.client_ip.clone(),
         way: None,
+        shop_data: order.shop_data.clone(),
     })
 }
 

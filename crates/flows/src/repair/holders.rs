@@ -141,6 +141,7 @@ async fn repair_holder(
         item_id: offer.item.clone(),
         quantity: *quantity,
         bucket: *bucket,
+        shop_data: claim.filter(|claim| claim.order == *id).map(|claim| claim.shop_data.clone()).unwrap_or_default(),
         trace: None,
     };
     match verdict {

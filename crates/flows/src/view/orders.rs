@@ -5,6 +5,7 @@ use domain::claim::{Claim, ClaimState, is_resumable};
 use domain::ids::{BuyerKey, Offer, OrderId};
 use domain::money::{Currency, amount};
 use domain::order::Order;
+use domain::shop_data::ShopData;
 use store::{Store, StoreError};
 
 use crate::sale::sales::Sales;
@@ -30,6 +31,7 @@ pub struct Queued {
     pub quantity: u32,
     /// Name, amount and currency, if the item is known.
     pub item: Option<(String, i64, Currency)>,
+    pub shop_data: ShopData,
 }
 
 impl OrderView {
@@ -101,6 +103,7 @@ async fn queued(store: &Store, sales: &Sales, buyer: &BuyerKey, now: Timestamp) 
             queued.push(Queued {
                 id: claim.order,
                 quantity: claim.quantity,
+                shop_data: claim.shop_data,
                 item: known.map(|item| (item.name.clone(), amount(item.price, claim.quantity), item.currency.clone())),
                 offer,
             });

@@ -11,6 +11,7 @@ mod notice;
 use std::fmt;
 
 use domain::money::Currency;
+use domain::shop_data::ShopData;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
@@ -162,7 +163,9 @@ impl PaymentProvider for Stripe {
             ("cancel_url", &request.return_url),
             ("expires_at", &ends),
         ];
-        let body = form::write(fields.into_iter().chain(methods));
+        let shop_data = shop_metadata(&request.shop_data);
+        let shop_data = shop_data.iter().map(|(name, value)| (name.as_str(), *value));
+        let body = form::write(fields.into_iter().chain(methods).chain(shop_data));
         let key = format!("create-{number}");
         Ok(Start::Call(self.call(Method::Post, "/v1/checkout/sessions", body, Some(&key))))
     }
@@ -317,4 +320,17 @@ fn path_part(id: &str) -> Result<&str, ProviderError> {
         return Err(ProviderError::Unsupported("not an id of Stripe".to_owned()));
     }
     Ok(id)
+}
+
+/// The shop's data as metadata of the session and of the payment intent, which Stripe shows in its dashboard. The
+/// prefix keeps its names apart from those of this system.
+fn shop_metadata(data: &ShopData) -> Vec<(String, &str)> {
+    let reference = data.reference.iter().map(|reference| ("reference", reference.as_str()));
+    let pairs = data.metadata.pairs().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    // A pair that the shop itself calls `reference` would have the same name: the reference takes its place.
+    let pairs = pairs.filter(|(name, _)| data.reference.is_none() || *name != "reference");
+    let both = |(name, value)| {
+        ["metadata", "payment_intent_data[metadata]"].map(|where_to| (format!("{where_to}[shop_{name}]"), value))
+    };
+    reference.chain(pairs).flat_map(both).collect()
 }

@@ -1,5 +1,7 @@
 //! The whole life of a payment at each provider, with the sandbox on the other side.
 
+use domain::shop_data::{Metadata, ShopData};
+
 use super::*;
 use crate::sandbox::{Asked, Happened, Refund, RefundState, Refusal, Reply};
 use crate::{
@@ -354,5 +356,27 @@ fn a_refusal_keeps_the_providers_words() {
         let (_, answer) = ask(kind, &call, Reply::Refused(refusal));
         let words = ProviderError::Refused { code: "ORDER_CLOSED".to_owned(), message: "订单已关闭".to_owned() };
         assert_eq!(provider.interpret_create(&answer, now()), Err(words), "{kind}");
+    }
+}
+
+#[test]
+fn stripe_shows_the_shop_s_data_and_the_system_s_own_is_not_replaced() {
+    let pairs = [("order", "x"), ("orderType", "1"), ("reference", "hidden"), ("from", "app & web")];
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let shop_data = ShopData {
+        reference: Some("cart-7".parse().unwrap()),
+        metadata: Metadata::parse(pairs.into_iter().collect()).unwrap(),
+    };
+    let request = PaymentRequest { shop_data, ..request(ProviderKind::Stripe) };
+    let provider = provider(ProviderKind::Stripe);
+    let Ok(Start::Call(call)) = provider.create(&request, now(), &nonce()) else { panic!("no call") };
+    let fields: Vec<(String, String)> = form_urlencoded::parse(&call.body).into_owned().collect();
+    let of = |name: &str| fields.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    for place in ["metadata", "payment_intent_data[metadata]"] {
+        assert_eq!(of(&format!("{place}[order]")), [request.number.to_string()]);
+        assert_eq!(of(&format!("{place}[orderType]")), ["2"]);
+        assert_eq!(of(&format!("{place}[shop_reference]")), ["cart-7"]);
+        assert_eq!(of(&format!("{place}[shop_order]")), ["x"]);
+        assert_eq!(of(&format!("{place}[shop_from]")), ["app & web"]);
     }
 }

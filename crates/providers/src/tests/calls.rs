@@ -29,6 +29,7 @@ fn request(kind: ProviderKind) -> PaymentRequest {
         return_url: format!("https://shop.example/payments/{kind}/return"),
         client_ip: "203.0.113.7".to_owned(),
         way: (kind == ProviderKind::Alipay).then_some(Way::Qr),
+        shop_data: Default::default(),
     }
 }
 

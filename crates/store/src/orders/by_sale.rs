@@ -10,7 +10,7 @@
 
 use std::cmp::Reverse;
 
-use aws_sdk_dynamodb::types::{AttributeValue, Select};
+use aws_sdk_dynamodb::types::Select;
 use domain::ids::{ItemId, OrderId, OrderShard, SaleId};
 use domain::order::{Order, Status};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -32,8 +32,8 @@ pub struct OrderSummary {
 /// Adds the keys of the indexes to an order's row.
 pub(super) fn indexed(mut row: Row, order: &Order) -> Row {
     let shard = order.id.shard();
-    if let Some(AttributeValue::S(reference)) = row.get("reference") {
-        row.insert("referenceShard".to_owned(), s(sharded(reference, shard)));
+    if let Some(reference) = &order.shop_data.reference {
+        row.insert("referenceShard".to_owned(), s(sharded(reference.as_str(), shard)));
     }
     row.insert("saleShard".to_owned(), s(sharded(order.sale.as_str(), shard)));
     row

@@ -143,7 +143,9 @@ impl Store {
             .name("#order", order.id.as_str())
             .value(":quantity", n(order.quantity));
         let (id, quantity) = (order.id.clone(), order.quantity);
-        let claim = Claim { order: id, quantity, bucket, state: ClaimState::Revived, previous_buckets: Vec::new() };
+        // The order exists: it has the shop's data.
+        let (state, previous_buckets, shop_data) = (ClaimState::Revived, Vec::new(), Default::default());
+        let claim = Claim { order: id, quantity, bucket, state, previous_buckets, shop_data };
         let parts = vec![
             self.paid(OPERATION, revived, with, now)?.part(OPERATION)?,
             sold.part(OPERATION)?,

@@ -90,6 +90,7 @@ async fn buy(provider: &Provider, kind: ProviderKind) -> Result<Value, Error> {
         return_url: format!("{public_url}/payments/{kind}/return"),
         client_ip: "127.0.0.1".to_owned(),
         way: None,
+        shop_data: Default::default(),
     };
     let created = match provider.create(&request, now(), &Nonce::new([3; 16]))? {
         Start::Ready(created) => created,

@@ -98,6 +98,7 @@ impl Merchant {
             return_url: format!("http://shop.example/payments/{kind}/return"),
             client_ip: "203.0.113.7".to_owned(),
             way: (kind == ProviderKind::Alipay).then_some(Way::Qr),
+            shop_data: Default::default(),
         }
     }
 

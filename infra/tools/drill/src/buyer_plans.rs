@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_millis(7_500);
 /// How often a buyer repeats the request for a refund that is not confirmed yet.
 const MAX_REFUND_REQUESTS: u32 = 50;
 const METHODS: [&str; 4] = ["alipay", "wechat", "wechat-v2", "stripe"];
+/// This provider closes no payment in its first five minutes: an order whose payment is started there and not made
+/// waits at least that long.
+const CLOSES_LATE: &str = "wechat-v2";
+const CLOSES_LATE_MINUTES: u64 = 5;
 
 /// What a buyer intends to do with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,9 +103,8 @@ impl Follower {
         }
         self.think().await;
         let method = match plan {
-            Plan::Pay | Plan::PayAndRefund | Plan::Fail => self.method(),
-            // WeChat Pay v2 closes no payment in its first five minutes, and so long an unpaid order would wait.
-            _ => self.method_other_than("wechat-v2"),
+            Plan::Pay | Plan::PayAndRefund | Plan::Fail => self.method_except(None),
+            _ => self.method_except(Some(CLOSES_LATE)),
         };
         match plan {
             Plan::Pay | Plan::PayAndRefund => {
@@ -114,7 +117,7 @@ impl Follower {
             Plan::PayTwice => {
                 let first = self.start(method).await?;
                 self.open(&first).await?;
-                let other = self.method_other_than(method);
+                let other = self.method_except(Some(method));
                 let second = self.start(other).await?;
                 self.pay(&second).await?;
                 self.pay_late(&first).await?;
@@ -152,12 +155,12 @@ impl Follower {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    fn method(&mut self) -> &'static str {
-        METHODS.get(self.rng.below(METHODS.len())).copied().unwrap_or("wechat")
-    }
-
-    fn method_other_than(&mut self, method: &str) -> &'static str {
-        let others: Vec<&str> = METHODS.into_iter().filter(|other| *other != method).collect();
+    /// A method of payment. A kill may end any plan between the start of a payment and its end, so a drill that waits
+    /// less than [`CLOSES_LATE_MINUTES`] for the last orders does not use [`CLOSES_LATE`] at all.
+    fn method_except(&mut self, method: Option<&str>) -> &'static str {
+        let waits_for_all = self.buyers.options.give_up_minutes > CLOSES_LATE_MINUTES;
+        let usable = |other: &&str| Some(*other) != method && (waits_for_all || *other != CLOSES_LATE);
+        let others: Vec<&str> = METHODS.into_iter().filter(usable).collect();
         others.get(self.rng.below(others.len())).copied().unwrap_or("stripe")
     }
 

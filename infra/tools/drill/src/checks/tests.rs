@@ -25,6 +25,7 @@ fn order(name: &str, status: Status) -> Order {
         item_id: "phone".parse().unwrap(),
         quantity: 1,
         bucket: 0,
+        shop_data: Default::default(),
         trace: None,
     };
     Order {
