@@ -125,10 +125,15 @@ fn check(schema: &'static Value, value: &Value, at: &str) -> Option<String> {
                 value.get(name).and_then(|value| check(schema, value, &format!("{at}.{name}")))
             }),
             "additionalProperties" if value.is_object() => {
-                assert_eq!(meant, &Value::Bool(false));
-                let known = schema["properties"].as_object().unwrap();
-                let more = value.as_object().unwrap().keys().find(|name| !known.contains_key(*name));
-                more.map(|name| format!("{at} has {name}, which is not described"))
+                let known = schema["properties"].as_object();
+                let is_known = |name: &String| known.is_some_and(|known| known.contains_key(name));
+                let mut more = value.as_object().unwrap().iter().filter(|(name, _)| !is_known(name));
+                match meant {
+                    Value::Bool(false) => {
+                        more.next().map(|(name, _)| format!("{at} has {name}, which is not described"))
+                    }
+                    each => more.find_map(|(name, value)| check(each, value, &format!("{at}.{name}"))),
+                }
             }
             "items" if value.is_array() => {
                 let mut all = value.as_array().unwrap().iter().enumerate();
